@@ -118,6 +118,22 @@ def _optimizers_are_here(module):
     _steps.enable(module)
 
 
+_allocator_wanted = False  # whether calls that change PyTorch's pool are seen, now or once there is one
+
+
+def allocator():
+    """From now on, or once the framework is there, calls that change its pool on CUDA are recorded."""
+    global _allocator_wanted
+    if not _allocator_wanted:
+        _allocator_wanted = True
+        when_imported("torch.cuda.memory", _allocator_is_here)
+
+
+def _allocator_is_here(module):
+    from . import _allocator
+    _allocator.enable(module)
+
+
 _end_is_told = False
 
 
@@ -172,6 +188,7 @@ def watch():
 def begin(wants, ended):
     """What a launch wants before the first line of a script; the interpreter calls ended() when it begins to end."""
     at_end(ended)
+    allocator()
     run(wants)
     # Hooks of the process that started this one.
     if "MSMEMSCOPE_HOOKS" in sys.modules["os"].environ:

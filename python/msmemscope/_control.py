@@ -253,6 +253,9 @@ def start() -> None:
 
 def _watch_cuda():
     """Calls of the CUDA driver. A driver that is not used yet loads the tool that the environment names."""
+    _boot.allocator()
+    if f"{__package__}._allocator" in sys.modules:
+        sys.modules[f"{__package__}._allocator"].tell()
     if _native.collector.mscope_pool():
         _tell_pool()
     if _native.collector.mscope_cuda(1):

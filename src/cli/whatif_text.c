@@ -109,8 +109,12 @@ static void add_fits(struct strbuf *out, const struct what_if *w,
 		if (w->settings[i].fits && w->settings[i].refused[0] == '\0' &&
 		    &w->settings[i] != own)
 			other = &w->settings[i];
+	bool own_limit = choice->card_bytes == 0 && choice->limit_bytes == 0;
+
 	strbuf_add_str(out, choice->card_bytes != 0 ? "On a card of " : "With at most ");
-	strbuf_add_size(out, choice->card_bytes != 0 ? choice->card_bytes : choice->limit_bytes);
+	strbuf_add_size(out, choice->card_bytes != 0 ? choice->card_bytes
+			     : own_limit	     ? w->own_limit_bytes
+						     : choice->limit_bytes);
 	if (choice->card_bytes != 0) {
 		strbuf_add_str(out, " (");
 		strbuf_add_size(out, w->available_bytes);
@@ -118,7 +122,8 @@ static void add_fits(struct strbuf *out, const struct what_if *w,
 					    ? " for the pool, if nothing else is there)"
 					    : " for the pool)");
 	} else {
-		strbuf_add_str(out, " for the pool");
+		strbuf_add_str(out, own_limit ? " for the pool, the program's memory fraction"
+					      : " for the pool");
 	}
 	strbuf_add_str(out, ": ");
 	if (own->fits)
@@ -142,7 +147,7 @@ static void add_notes(struct strbuf *out, const struct what_if *w)
 	if (w->waits)
 		strbuf_add_str(out, "Frees waited for other streams (record_stream); timing moves "
 				    "the figures within these ranges and beyond.\n");
-	if (w->history->limit_bytes == 0 && w->program.ends_refused)
+	if (w->history->fraction <= 0 && w->program.ends_refused)
 		strbuf_add_str(out, "The record ends with a request that was refused.\n");
 }
 

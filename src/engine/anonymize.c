@@ -68,6 +68,8 @@ static bool consists_of(const char *text, const char *characters)
 }
 
 /* Texts that are the same for everybody: of operators, types and shapes, and what steps are known by. */
+#define SETTINGS_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,>[]"
+
 static bool is_public_text(const char *text)
 {
 	static const char *const starts[] = {"aten::", "torch.",     "torch::",	     "aclnn",
@@ -77,6 +79,9 @@ static bool is_public_text(const char *text)
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:<>@#";
 	size_t i;
 
+	if (text_starts_with(text, POOL_SETTINGS_START) &&
+	    consists_of(text + strlen(POOL_SETTINGS_START), SETTINGS_LETTERS))
+		return true;
 	if (strcmp(text, STEP_MESSAGE) == 0 || consists_of(text, "0123456789 ,.[]()x-"))
 		return true;
 	for (i = 0; i < MSCOPE_COUNT(starts); i++) {

@@ -142,6 +142,20 @@ static int take_refusal(struct pool_recorder *pool, const struct replay *replay,
 		   (struct history_event){.kind = HISTORY_REFUSED, .bytes = said.requested_bytes});
 }
 
+/* empty_cache() is about all devices. */
+static int take_fact(struct pool_histories *all, const struct replay *replay,
+		     const struct trace_event *event)
+{
+	struct event_pool_fact said;
+	int status = 0;
+
+	event_pool_fact_decode(event->words, &said);
+	for (size_t i = 0; i < all->count && said.kind == POOL_FACT_EMPTY_CACHE && status == 0; i++)
+		status = add(&all->pools[i], replay,
+			     (struct history_event){.kind = HISTORY_EMPTY_CACHE});
+	return status;
+}
+
 /* What the device has outside of the pool, as the driver counts it. */
 static void take_samples(struct pool_histories *all, const struct replay *replay)
 {
@@ -171,6 +185,8 @@ int pool_histories_take(void *arg, struct replay *replay, const struct trace_eve
 		take_samples(all, replay);
 		return 0;
 	}
+	if (event->type == EVENT_pool_fact)
+		return take_fact(all, replay, event);
 	pool = pool_of(all, replay, event, &status);
 	if (pool == NULL)
 		return status;
@@ -198,6 +214,31 @@ int pool_histories_take(void *arg, struct replay *replay, const struct trace_eve
 	}
 }
 
+/* What the pool was told, as far as the trace has it; settings of the environment are in its identity too. */
+static void take_facts(struct pool_history *h, const struct replay *replay)
+{
+	const struct pool_facts *facts = replay_pool_facts(replay);
+	const struct pool_share *share = replay_pool_share(replay, h->device);
+
+	snprintf(h->settings, sizeof(h->settings), "%s",
+		 facts->settings_known || facts->settings[0] != '\0'
+			 ? facts->settings
+			 : run_torch_settings(replay_run(replay)));
+	h->settings_known = facts->settings_known || h->settings[0] != '\0';
+	h->settings_changed = facts->changed;
+	h->empty_cache_known = facts->watched;
+	if (facts->release != 0)
+		snprintf(h->torch, sizeof(h->torch), "%u.%u.%u", (unsigned)(facts->release >> 32),
+			 (unsigned)(facts->release >> 16 & 0xffff),
+			 (unsigned)(facts->release & 0xffff));
+	if (share == NULL)
+		return;
+	if (share->device_bytes != 0)
+		h->device_bytes = share->device_bytes;
+	h->fraction = share->fraction > 0 ? share->fraction : 0;
+	h->fraction_late = share->late;
+}
+
 void pool_histories_end(struct pool_histories *all, const struct replay *replay)
 {
 	for (size_t i = 0; i < all->count; i++) {
@@ -206,8 +247,6 @@ void pool_histories_end(struct pool_histories *all, const struct replay *replay)
 
 		if (usage != NULL)
 			h->device_bytes = usage->total_bytes;
-		snprintf(h->settings, sizeof(h->settings), "%s",
-			 run_torch_settings(replay_run(replay)));
-		h->settings_known = h->settings[0] != '\0';
+		take_facts(h, replay);
 	}
 }

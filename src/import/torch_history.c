@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "import/pickle.h"
+#include "trace/context.h"
 
 #define DEVICES_MAX 256u
 
@@ -237,20 +238,83 @@ static void read_settings(struct reader *r, uint32_t value)
 	settings_from_figures(r, value);
 }
 
+/* ---- what our own exports have besides ---- */
+
+static void read_share(struct reader *r, uint32_t list)
+{
+	size_t count, length;
+	const uint32_t *shares = pickle_list(&r->pickle, list, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		const char *text;
+		char fraction[40];
+
+		if (number_at(r, shares[i], "device", UINT64_MAX) != r->history->device)
+			continue;
+		text = pickle_text(&r->pickle, pickle_at(&r->pickle, shares[i], "fraction"),
+				   &length);
+		snprintf(fraction, sizeof(fraction), "%.*s", (int)(length < 39 ? length : 39),
+			 length == 0 ? "" : text);
+		r->history->fraction = strtod(fraction, NULL);
+		if (!(r->history->fraction > 0 && r->history->fraction <= 1))
+			r->history->fraction = 0;
+		r->history->fraction_late = flag_at(r, shares[i], "late");
+		r->history->device_bytes = number_at(r, shares[i], "device_bytes", 0);
+	}
+}
+
+static void read_facts(struct reader *r, uint32_t value)
+{
+	size_t length;
+	const char *text =
+		pickle_text(&r->pickle, pickle_at(&r->pickle, value, TORCH_KEY_RELEASE), &length);
+
+	if (length > 0 && length < sizeof(r->history->torch))
+		snprintf(r->history->torch, sizeof(r->history->torch), "%.*s", (int)length, text);
+	r->history->settings_changed = flag_at(r, value, TORCH_KEY_CHANGED);
+	r->history->empty_cache_known =
+		pickle_at(&r->pickle, value, TORCH_KEY_EMPTY_CACHE) != PICKLE_ABSENT;
+	read_share(r, pickle_at(&r->pickle, value, TORCH_KEY_SHARES));
+}
+
+/* Calls of empty_cache() that lie before entry number `entry`; `next` is the first that was not taken. */
+static int take_empties(struct reader *r, const uint32_t *empties, size_t count, size_t *next,
+			size_t entry)
+{
+	int status = 0;
+
+	for (; *next < count && status == 0; (*next)++) {
+		if (number_at(r, empties[*next], "device", UINT64_MAX) != r->history->device)
+			continue;
+		if (number_at(r, empties[*next], "entry", UINT64_MAX) > entry)
+			break;
+		status = pool_history_add(r->history,
+					  &(struct history_event){.kind = HISTORY_EMPTY_CACHE});
+	}
+	return status;
+}
+
 /* ---- the whole ---- */
 
 static int read_device(struct reader *r, uint32_t entries_list, uint32_t root)
 {
 	struct spans spans = {0};
-	size_t count;
+	uint32_t settings = pickle_at(&r->pickle, root, "allocator_settings");
+	size_t count, empty_count, empty = 0;
 	const uint32_t *entries = pickle_list(&r->pickle, entries_list, &count);
+	const uint32_t *empties = pickle_list(
+		&r->pickle, pickle_at(&r->pickle, settings, TORCH_KEY_EMPTY_CACHE), &empty_count);
 	int status = read_segments(r, pickle_at(&r->pickle, root, "segments"), &spans);
 
-	for (size_t i = 0; i < count && status == 0; i++)
-		status = read_entry(r, entries[i], &spans);
+	read_facts(r, settings);
+	for (size_t i = 0; i < count && status == 0; i++) {
+		status = take_empties(r, empties, empty_count, &empty, i);
+		if (status == 0)
+			status = read_entry(r, entries[i], &spans);
+	}
 	free(spans.all);
 	complete_frees(r->history);
-	read_settings(r, pickle_at(&r->pickle, root, "allocator_settings"));
+	read_settings(r, settings);
 	return status != 0 ? status : pool_history_rewind(r->history);
 }
 

@@ -76,6 +76,25 @@ struct pool_segment {
 	uint8_t driver_space; /* where the block of the driver lives that it made; 0: none */
 };
 
+/* What PyTorch's pool may take of a device. */
+struct pool_share {
+	uint32_t device;
+	double fraction;       /* memory fraction in force; below 0: none was set */
+	uint64_t device_bytes; /* memory of the device, as PyTorch counts it; 0: unknown */
+	bool late;	       /* it was set when the pool had memory, or changed */
+};
+
+/* What PyTorch's pools were told besides requests. */
+struct pool_facts {
+	uint64_t release;   /* major << 32 | minor << 16 | patch; 0: unknown */
+	char settings[512]; /* of the environment, then of calls */
+	bool settings_known;
+	bool changed; /* settings changed when the pool had memory */
+	bool watched; /* each call of empty_cache() is in the trace */
+	struct pool_share *shares;
+	size_t share_count, share_room;
+};
+
 /* What one pool holds on one device. */
 /* A pool and its device at the moment when most of the pool was in use. */
 struct usage_peak {
@@ -413,6 +432,10 @@ const struct usage *replay_usage(const struct replay *replay, const struct block
 const struct pool_place *replay_place(const struct replay *replay, uint32_t place);
 const struct pool_segment *replay_segments(const struct replay *replay, size_t *out_count);
 const struct pool_segment *replay_segment_at(const struct replay *replay, uint64_t address);
+
+/* What the pools of PyTorch were told; of a device, NULL if nothing was. */
+const struct pool_facts *replay_pool_facts(const struct replay *replay);
+const struct pool_share *replay_pool_share(const struct replay *replay, uint32_t device);
 
 /* The driver's own figures of a device; NULL if there are none. */
 const struct driver_usage *replay_driver_usage(const struct replay *replay, uint32_t device);

@@ -17,6 +17,7 @@
 #include "replay/labels.h"
 #include "replay/ooms.h"
 #include "replay/pool_details.h"
+#include "replay/pool_facts.h"
 #include "replay/python_calls.h"
 #include "replay/replay.h"
 #include "replay/steps.h"
@@ -47,6 +48,7 @@ struct replay {
 	struct usages usages;
 	struct holdings holdings;
 	struct pool_details pool_details;
+	struct pool_facts pool_facts;
 	struct labels labels;
 	struct blocks blocks;
 	struct contests contests;

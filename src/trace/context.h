@@ -185,6 +185,27 @@ enum pool_source {
 	POOL_SOURCE_DRIVER = 4,	 /* in a checkpoint: calls of the driver are recorded beside it */
 };
 
+/* What a `pool_fact` record says. */
+enum pool_fact {
+	POOL_FACT_RELEASE = 1,	   /* version of the framework: major << 32 | minor << 16 | patch */
+	POOL_FACT_SETTINGS = 2,	   /* `text`: settings of the allocator that the environment gave */
+	POOL_FACT_CHANGED = 3,	   /* `text`: settings that a call of the program made */
+	POOL_FACT_FRACTION = 4,	   /* the pool may reserve this share of the device */
+	POOL_FACT_CAPACITY = 5,	   /* the device has this much memory */
+	POOL_FACT_EMPTY_CACHE = 6, /* the program is about to call empty_cache() */
+	/* Calls that make the facts above are recorded from here on, empty_cache() included. */
+	POOL_FACT_WATCHED = 7,
+};
+
+/* Texts of settings start with this, so that an anonymized trace can keep them. */
+#define POOL_SETTINGS_START "PYTORCH_ALLOC_CONF="
+
+/* The same facts in a memory snapshot of ours, keys of its allocator_settings. */
+#define TORCH_KEY_RELEASE     "torch_version"
+#define TORCH_KEY_CHANGED     "settings_changed"
+#define TORCH_KEY_SHARES      "memory_fractions"
+#define TORCH_KEY_EMPTY_CACHE "empty_cache"
+
 #define POOL_STREAM_UNKNOWN  UINT64_MAX
 #define POOL_PRIVATE_UNKNOWN UINT32_MAX
 

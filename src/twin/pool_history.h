@@ -63,7 +63,8 @@ struct pool_history {
 	uint64_t device_bytes;	/* 0: unknown */
 	/* Of the device, what others than the pool used at its peak; 0: unknown. */
 	uint64_t outside_bytes;
-	uint64_t limit_bytes; /* memory fraction in force; 0: none is known */
+	double fraction;    /* memory fraction in force; 0: none is known */
+	bool fraction_late; /* it was set when the pool had memory, or changed */
 	bool npu;
 };
 

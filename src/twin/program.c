@@ -24,7 +24,10 @@ struct maker {
 	struct map live;  /* address -> request << 1 | free asked for */
 	struct map bytes; /* request -> requested bytes */
 	uint64_t waiting, waiting_segments, reserved;
-	bool gone;     /* segments went in the event before */
+	bool gone;    /* segments went in the event before */
+	bool emptied; /* by a call of empty_cache() that the record has */
+	/* empty_cache() waits for other streams: it is played after the frees that it completes. 0: none is put off; else its source */
+	size_t emptying;
 	bool refusals; /* the record has requests that were refused */
 };
 
@@ -160,7 +163,7 @@ static bool is_retry(const struct maker *m, size_t next)
 	if (next == h->event_count)
 		return false;
 	return h->events[next].kind == HISTORY_REFUSED ||
-	       (m->refusals &&
+	       ((m->refusals || h->empty_cache_known) &&
 		(h->events[next].kind == HISTORY_SEGMENT || h->events[next].kind == HISTORY_MAP));
 }
 
@@ -172,16 +175,33 @@ static int take_gone(struct maker *m, const struct history_event *e, size_t sour
 	if (!m->gone) {
 		m->gone = true;
 		status = put_unused(m, e, source);
-		if (status == 0 && !m->program->history->empty_cache_known && !is_retry(m, source))
+		if (status == 0 && !m->emptied && !is_retry(m, source))
 			status = put_empty_cache(m, source);
 	}
 	return status != 0 ? status : put(m, &(struct program_event){.kind = PROGRAM_GONE}, source);
 }
 
+static int put_emptying(struct maker *m)
+{
+	size_t source = m->emptying;
+
+	m->emptying = 0;
+	return source == 0 ? 0 : put_empty_cache(m, source);
+}
+
 static int take(struct maker *m, const struct history_event *e, size_t source)
 {
-	if (e->kind != HISTORY_SEGMENT_GONE && e->kind != HISTORY_UNMAP)
+	bool gone = e->kind == HISTORY_SEGMENT_GONE || e->kind == HISTORY_UNMAP;
+	int status = 0;
+
+	if (!gone)
 		m->gone = false;
+	if (e->kind != HISTORY_FREE_DONE)
+		status = put_emptying(m);
+	if (!gone && e->kind != HISTORY_FREE_DONE)
+		m->emptied = false;
+	if (status != 0)
+		return status;
 	switch ((enum history_kind)e->kind) {
 	case HISTORY_ALLOC:
 		return put_request(m, e->address, e->bytes, e->stream, e->private_pool, source);
@@ -197,7 +217,9 @@ static int take(struct maker *m, const struct history_event *e, size_t source)
 	case HISTORY_UNMAP:
 		return take_gone(m, e, source);
 	case HISTORY_EMPTY_CACHE:
-		return put_empty_cache(m, source);
+		m->emptied = true;
+		m->emptying = source;
+		break;
 	case HISTORY_REFUSED:
 		break;
 	}
@@ -250,6 +272,8 @@ int program_make(struct program *program, const struct pool_history *history)
 			m.refusals = true;
 	for (size_t i = 0; i < history->event_count && status == 0; i++)
 		status = take(&m, &history->events[i], i + 1);
+	if (status == 0)
+		status = put_emptying(&m);
 	if (status == 0)
 		status = put_last_refusal(&m);
 	map_fini(&m.lanes);

@@ -49,6 +49,9 @@ static struct twin_conditions conditions_of(const struct what_if *w)
 
 	if (c.device_bytes == 0)
 		c.device_bytes = DEVICE_BYTES_UNKNOWN;
+	else if (w->history->fraction > 0)
+		c.limit_bytes =
+			twin_limit_of_fraction(&w->release, w->history->fraction, c.device_bytes);
 	return c;
 }
 
@@ -62,8 +65,8 @@ static int try_release(struct what_if *w, struct twin_release release, struct ms
 
 	w->release = release;
 	c = conditions_of(w);
-	if (w->history->limit_bytes != 0)
-		c.limit_bytes = w->history->limit_bytes;
+	if (w->history->fraction_late)
+		c.limit_bytes = UINT64_MAX; /* a part of the run had another one */
 	status = twin_settings_parse(w->history->settings, &release, &c.settings, err);
 	return status != 0 ? status : program_replay(&w->program, &c, &w->agreement);
 }
@@ -104,13 +107,18 @@ static int find_release(struct what_if *w, struct mscope_error *err)
 
 static int replay_record(struct what_if *w, const char *torch, struct mscope_error *err)
 {
+	struct mscope_error ignored = {0};
 	struct twin_release release;
 	int status;
 
-	if (w->history->torch[0] == '\0' && torch == NULL)
+	if (torch == NULL && w->history->torch[0] == '\0')
 		return find_release(w, err);
-	status = twin_release_parse(w->history->torch[0] != '\0' ? w->history->torch : torch,
-				    &release, err);
+	/* A release that is newer than all that are known may still be played by the rules of one of them. */
+	if (w->history->torch[0] != '\0') {
+		status = twin_release_parse(w->history->torch, &release, &ignored);
+		return status != 0 ? find_release(w, err) : try_release(w, release, err);
+	}
+	status = twin_release_parse(torch, &release, err);
 	return status != 0 ? status : try_release(w, release, err);
 }
 
@@ -319,6 +327,9 @@ static int play_limited(struct what_if *w, const struct twin_conditions *conditi
 		plays.all[i].stop = true;
 		if (choice->limit_bytes != 0)
 			plays.all[i].conditions.limit_bytes = choice->limit_bytes;
+		else if (choice->card_bytes != 0 && w->history->fraction > 0)
+			plays.all[i].conditions.limit_bytes = twin_limit_of_fraction(
+				&w->release, w->history->fraction, choice->card_bytes);
 		if (choice->card_bytes != 0)
 			plays.all[i].conditions.capacity_bytes = w->available_bytes;
 	}
@@ -381,7 +392,9 @@ static int answer_settings(struct what_if *w, const struct what_if_choice *choic
 
 	if (status == 0)
 		status = play_settings(w, conditions);
-	w->limited = choice->limit_bytes != 0 || choice->card_bytes != 0;
+	w->own_limit_bytes = conditions_of(w).limit_bytes;
+	w->limited = choice->limit_bytes != 0 || choice->card_bytes != 0 ||
+		     w->own_limit_bytes != UINT64_MAX;
 	w->available_bytes = less_u64(choice->card_bytes, w->history->outside_bytes);
 	if (status == 0 && w->limited)
 		status = play_limited(w, conditions, choice);

@@ -40,8 +40,9 @@ struct what_if {
 	struct what_if_setting *settings; /* best first */
 	size_t setting_count;
 	uint64_t reserved_peak, in_use_peak, requested_peak; /* of the record */
-	bool waits; /* frees waited for other streams: figures are ranges */
-	bool limited;
+	bool waits;		  /* frees waited for other streams: figures are ranges */
+	bool limited;		  /* by the choice, or by the run's own memory fraction */
+	uint64_t own_limit_bytes; /* what the memory fraction allows; UINT64_MAX: there is none */
 	uint64_t available_bytes; /* with a card: what is left for the pool there */
 	char refusal[400];	  /* why there is no answer; "": there is one */
 };

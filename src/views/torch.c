@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -157,6 +158,7 @@ static void put_entry(struct view *view, struct torch_device *d, const struct to
 {
 	struct pickle_part *part = &d->part;
 
+	d->entries++;
 	pickle_next(part);
 	pickle_begin_dict(part);
 	pickle_put_text(part, "action");
@@ -335,12 +337,35 @@ static int put_range(struct view *view, const struct trace_event *event)
 	return r == 0 ? state->annotations.error : r;
 }
 
+/* empty_cache() lies between two entries of each device. */
+static int put_empty_cache(struct view *view)
+{
+	struct torch_view *state = view->state;
+
+	for (uint32_t i = 0; i < state->device_count; i++) {
+		if (!state->devices[i].begun)
+			continue;
+		flush_pending(view, &state->devices[i]);
+		if (array_reserve(&state->empties, &state->empty_room, state->empty_count + 1,
+				  sizeof(*state->empties)) < 0)
+			return -ENOMEM;
+		state->empties[state->empty_count++] =
+			(struct torch_empty){i, state->devices[i].entries};
+	}
+	return 0;
+}
+
 static int torch_event(struct view *view, const struct trace_event *event)
 {
 	struct torch_view *state = view->state;
 	bool had_row = state->range_row;
+	struct event_pool_fact fact;
 
 	state->range_row = false;
+	if (event->type == EVENT_pool_fact && !state->ended) {
+		event_pool_fact_decode(event->words, &fact);
+		return fact.kind == POOL_FACT_EMPTY_CACHE ? put_empty_cache(view) : 0;
+	}
 	if (event->type == EVENT_mark && had_row && !state->ended)
 		return put_range(view, event);
 	if (event->type == EVENT_ended)
@@ -400,9 +425,61 @@ static int join(struct view *view, struct pickle_part *part)
 	return r == 0 ? view_flush(file) : r;
 }
 
+/* What PyTorch's own snapshots lack and a replay of the pool needs (import/torch_history.c); only what is known. */
+static void put_facts(const struct view *view, struct pickle_part *rest)
+{
+	const struct pool_facts *facts = replay_pool_facts(view->first);
+	const struct torch_view *state = view->state;
+	char text[64];
+
+	if (facts->release != 0) {
+		snprintf(text, sizeof(text), "%u.%u.%u", (unsigned)(facts->release >> 32),
+			 (unsigned)(facts->release >> 16 & 0xffff),
+			 (unsigned)(facts->release & 0xffff));
+		pickle_put_text(rest, TORCH_KEY_RELEASE);
+		pickle_put_text(rest, text);
+	}
+	if (facts->changed) {
+		pickle_put_text(rest, TORCH_KEY_CHANGED);
+		pickle_put_bool(rest, true);
+	}
+	if (facts->share_count > 0) {
+		pickle_put_text(rest, TORCH_KEY_SHARES);
+		pickle_begin_list(rest);
+		for (size_t i = 0; i < facts->share_count; i++) {
+			const struct pool_share *share = &facts->shares[i];
+
+			snprintf(text, sizeof(text), "%.17g", share->fraction);
+			pickle_begin_dict(rest);
+			put_key_int(rest, "device", share->device);
+			put_key_int(rest, "device_bytes", share->device_bytes);
+			pickle_put_text(rest, "fraction");
+			pickle_put_text(rest, share->fraction < 0 ? "" : text);
+			pickle_put_text(rest, "late");
+			pickle_put_bool(rest, share->late);
+			pickle_end_dict(rest);
+		}
+		pickle_end_list(rest);
+	}
+	if (!facts->watched)
+		return;
+	pickle_put_text(rest, TORCH_KEY_EMPTY_CACHE);
+	pickle_begin_list(rest);
+	for (size_t i = 0; i < state->empty_count; i++) {
+		pickle_begin_dict(rest);
+		put_key_int(rest, "device", state->empties[i].device);
+		put_key_int(rest, "entry", state->empties[i].entry);
+		pickle_end_dict(rest);
+	}
+	pickle_end_list(rest);
+}
+
 static void put_settings(const struct view *view, struct pickle_part *rest)
 {
-	const char *settings = run_torch_settings(replay_run(view->first));
+	const struct pool_facts *facts = replay_pool_facts(view->first);
+	const char *settings = facts->settings_known || facts->settings[0] != '\0'
+				       ? facts->settings
+				       : run_torch_settings(replay_run(view->first));
 
 	pickle_put_text(rest, "allocator_settings");
 	pickle_begin_dict(rest);
@@ -410,6 +487,7 @@ static void put_settings(const struct view *view, struct pickle_part *rest)
 	pickle_put_text(rest, settings);
 	pickle_put_text(rest, "expandable_segments");
 	pickle_put_bool(rest, strstr(settings, "expandable_segments:True") != NULL);
+	put_facts(view, rest);
 	pickle_end_dict(rest);
 }
 
@@ -459,6 +537,7 @@ static void torch_fini(struct view *view)
 		pickle_part_fini(&state->rest);
 	}
 	free(state->raw);
+	free(state->empties);
 	map_fini(&state->ranges);
 	interned_fini(&state->names);
 }

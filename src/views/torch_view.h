@@ -18,7 +18,14 @@ struct torch_pending {
 struct torch_device {
 	struct pickle_part part;
 	struct torch_pending pending;
+	uint64_t entries; /* written so far */
 	bool begun;
+};
+
+/* A call of empty_cache(): this many entries of the device came before it. */
+struct torch_empty {
+	uint32_t device;
+	uint64_t entry;
 };
 
 struct torch_view {
@@ -28,6 +35,8 @@ struct torch_view {
 	uint32_t memo;
 	uint8_t *raw; /* a bit for each allocation id of driver memory that no pool has taken */
 	size_t raw_bytes, raw_room;
+	struct torch_empty *empties;
+	size_t empty_count, empty_room;
 	struct map ranges; /* open ranges: number -> offset of the name in `names` */
 	struct interned names;
 	bool host_alone; /* CPU tensors and no memory of a device: they are those of device 0 */

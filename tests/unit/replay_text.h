@@ -421,6 +421,18 @@ static inline void text_watches(const struct replay *replay, struct strbuf *out)
 	}
 }
 
+static inline void text_pool_facts(const struct replay *replay, struct strbuf *out)
+{
+	const struct pool_facts *facts = &replay->pool_facts;
+
+	strbuf_addf(out, "pool facts: %llx %u '%s' %u %u\n", U(facts->release),
+		    facts->settings_known, facts->settings, facts->changed, facts->watched);
+	for (size_t i = 0; i < facts->share_count; i++)
+		strbuf_addf(out, "  share %u %g %llu %u\n", facts->shares[i].device,
+			    facts->shares[i].fraction, U(facts->shares[i].device_bytes),
+			    facts->shares[i].late);
+}
+
 static inline void replay_text(const struct replay *replay, struct strbuf *out)
 {
 	text_totals(replay, out);
@@ -428,6 +440,7 @@ static inline void replay_text(const struct replay *replay, struct strbuf *out)
 	text_definitions(replay, out);
 	text_writers(replay, out);
 	text_memory(replay, out);
+	text_pool_facts(replay, out);
 	text_ending(replay, out);
 	text_progress(replay, out);
 	text_calls(replay, out);

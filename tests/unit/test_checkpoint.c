@@ -307,7 +307,8 @@ static void define_contexts(struct scene *s, struct maker_writer *w)
 
 static void scene_begin(struct scene *s, uint64_t seed)
 {
-	static const char *const texts[] = {"one", "two", "a longer name", STEPS, "x@y"};
+	static const char *const texts[] = {"one", POOL_SETTINGS_START "max_split_size_mb:64",
+					    "a longer name", STEPS, "x@y"};
 	char path[300];
 	uint32_t i, k;
 
@@ -409,6 +410,19 @@ static void use_memory(struct scene *s, uint32_t who)
 	}
 }
 
+/* What the pool was told. */
+static void tell_fact(struct scene *s, struct maker_writer *w)
+{
+	static const double fractions[] = {0.25, 0.5, 1};
+	uint32_t kind = 1 + random_below(7);
+	uint64_t value = 2 + random_below(3);
+
+	if (kind == POOL_FACT_FRACTION)
+		memcpy(&value, &fractions[random_below(3)], sizeof(value));
+	MAKER_EVENT(w, s->now, 3, pool_fact, .kind = kind, .value = value,
+		    .device_bytes = random_below(2) * 1000, .text = random_below(8));
+}
+
 /* A pool that tells its segments, places and frees that wait. */
 static void use_pool(struct scene *s, uint32_t who)
 {
@@ -441,6 +455,8 @@ static void use_pool(struct scene *s, uint32_t who)
 				    .state = 1 + random_below(2));
 		else if (random_below(20) == 0)
 			MAKER_EVENT(w, s->now, 3, pool_source, .state = 1 + random_below(3));
+		else if (random_below(4) == 0)
+			tell_fact(s, w);
 	}
 }
 

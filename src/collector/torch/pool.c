@@ -476,6 +476,23 @@ MSCOPE_EXPORT int32_t mscope_pool(void)
 	return older && atomic_load(&tracking) == TRACKING_ON;
 }
 
+MSCOPE_EXPORT void mscope_pool_fact(uint32_t device, uint32_t kind, uint64_t value,
+				    uint64_t device_bytes, const char *text)
+{
+	struct event_pool_fact event = {.kind = kind, .value = value, .device_bytes = device_bytes};
+	uint32_t recording = recording_now(), context = 0;
+	struct writer *w;
+
+	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING)
+		(void)collector_attach_slow();
+	w = enter(vendor_device(VENDOR_CUDA, device), &context);
+	if (w == NULL)
+		return;
+	event.text = text == NULL || text[0] == '\0' ? 0 : writer_text(w, text);
+	WRITER_PUT(w, pool_fact, context, &event);
+	writer_leave(w);
+}
+
 MSCOPE_EXPORT void mscope_pool_part(uint32_t device, uint32_t kind, uint64_t address,
 				    uint64_t bytes, uint64_t requested, uint64_t stream,
 				    uint64_t private_pool)

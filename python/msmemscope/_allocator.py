@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program tells PyTorch's pool on CUDA besides requests: settings, memory fractions, calls of empty_cache(). whatif plays a run
+under these.
+
+PyTorch calls the functions of torch._C by their names there, so that wrappers in their place see every call of Python code. Each calls
+the original and gives back what it gave. Calls of C++ code are not seen. Nothing is recorded before the program uses CUDA.
+"""
+import functools
+import os
+import re
+import struct
+import sys
+
+from ._api import (POOL_FACT_CAPACITY, POOL_FACT_CHANGED, POOL_FACT_EMPTY_CACHE, POOL_FACT_FRACTION, POOL_FACT_RELEASE, POOL_FACT_SETTINGS,
+                   POOL_FACT_WATCHED)
+from ._boot import _guarded
+from ._native import collector
+
+_START = "PYTORCH_ALLOC_CONF="  # of every text of settings
+
+_environment = None  # settings that the environment gave when the pool was made
+_changes = []  # settings of calls, in order
+_fractions = {}  # device -> fraction
+
+
+def _tell(kind, device=0, value=0, device_bytes=0, settings=None):
+    text = b"" if settings is None else (_START + settings).encode("utf-8", "replace")
+    collector.mscope_pool_fact(device, kind, value, device_bytes, text)
+
+
+def _capacity(device):
+    """Memory of a device as PyTorch counts it; only when CUDA is in use."""
+    return sys.modules["torch"].cuda.get_device_properties(device).total_memory
+
+
+def _release():
+    numbers = re.match(r"(\d+)\.(\d+)\.?(\d*)", str(getattr(sys.modules.get("torch"), "__version__", "")))
+    return tuple(int(number or 0) for number in numbers.groups()) if numbers else (0, 0, 0)
+
+
+def _tell_fraction(device):
+    _tell(POOL_FACT_FRACTION, device, struct.unpack("<Q", struct.pack("<d", _fractions[device]))[0], _capacity(device))
+
+
+def _tell_all():
+    """Everything that is known now; a trace that knows it already takes no harm."""
+    major, minor, patch = _release()
+    _tell(POOL_FACT_RELEASE, value=major << 32 | min(minor, 0xffff) << 16 | min(patch, 0xffff))
+    _tell(POOL_FACT_SETTINGS, settings=_environment or "")
+    for settings in _changes:
+        _tell(POOL_FACT_CHANGED, settings=settings)
+    current = sys.modules["torch"].cuda.current_device()
+    if current not in _fractions:
+        _tell(POOL_FACT_CAPACITY, current, device_bytes=_capacity(current))
+    for device in _fractions:
+        _tell_fraction(device)
+    _tell(POOL_FACT_WATCHED)
+
+
+def _cuda_is_used():
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and cuda.is_initialized()
+
+
+def tell():
+    """A window begins: what the program told the pool before."""
+    if _cuda_is_used():
+        _guarded(_tell_all)
+
+
+def _read_environment():
+    """PyTorch reads the variable once, when it makes the pool; from 2.9 on the new name comes first."""
+    global _environment
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF") if _release() >= (2, 9) else ("PYTORCH_CUDA_ALLOC_CONF",)
+    _environment = next((os.environ[name] for name in names if name in os.environ), "")
+
+
+def _begins(*_args):
+    _read_environment()
+    _tell_all()
+
+
+def _empties(*_args):
+    if _cuda_is_used():
+        _tell(POOL_FACT_EMPTY_CACHE)
+
+
+def _limits(fraction, device, *_args):
+    _fractions[device] = float(fraction)
+    _tell_fraction(device)
+
+
+def _changes_settings(settings, *_args):
+    _changes.append(str(settings))
+    if _cuda_is_used():
+        _tell(POOL_FACT_CHANGED, settings=str(settings))
+
+
+def _wrapped(original, before, after):
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        if before is not None:
+            _guarded(before, *args)
+        result = original(*args, **kwargs)
+        if after is not None:
+            _guarded(after, *args)
+        return result
+
+    call._torchdynamo_disable = True  # torch.compile() calls it as it is
+    return call
+
+
+# Name in torch._C: what is told before the call, and after one that did not raise.
+_CALLS = {
+    "_cuda_init": (None, _begins),
+    "_cuda_emptyCache": (_empties, None),
+    "_accelerator_emptyCache": (_empties, None),
+    "_cuda_setMemoryFraction": (None, _limits),
+    "_cuda_cudaCachingAllocator_set_allocator_settings": (None, _changes_settings),
+    "_accelerator_setAllocatorSettings": (None, _changes_settings),
+}
+
+
+def enable(_module):
+    """torch.cuda.memory has been imported: from now on these calls are seen. A PyTorch without CUDA stays as it is."""
+    native = sys.modules.get("torch._C")
+    if not hasattr(native, "_cuda_emptyCache"):
+        return
+    for name, (before, after) in _CALLS.items():
+        original = getattr(native, name, None)
+        if original is not None and not getattr(original, "_torchdynamo_disable", False):
+            setattr(native, name, _wrapped(original, before, after))
+    if _cuda_is_used():
+        _read_environment()

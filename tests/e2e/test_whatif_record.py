@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay of PyTorch's pool needs besides blocks is in our traces: release, settings, memory fraction, calls of empty_cache().
+
+A stand-in for PyTorch in Python (targets/torch_pool/python) runs on the stand-in pool. Requests of 10 MiB and more get segments there
+as they do from PyTorch, so that the twin replays them.
+"""
+import json
+import pickle
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).resolve().parents[1] / "targets" / "torch_pool"
+MIB = 1 << 20
+
+START = """
+import os
+import torch
+M = 1 << 20
+request, free = torch._C.request, torch._C.free
+"""
+# A part of a segment is in use, so that the first empty_cache() frees nothing under default settings.
+SPLIT = """
+torch.cuda.init()
+whole = request(40 * M)
+free(whole)
+part = request(12 * M)
+torch.cuda.empty_cache()
+other = request(40 * M, 7)
+free(other)
+free(part)
+"""
+
+
+@pytest.fixture(scope="session")
+def pool_calls(targets, tmp_path_factory):
+    """Directory of the libraries of the stand-in."""
+    place = tmp_path_factory.mktemp("calls")
+    flags = ["c++", "-std=c++17", "-O0", "-w", "-pthread", "-fPIC", "-shared", f"-L{place}", f"-L{targets}", f"-Wl,-rpath-link,{targets}"]
+    for name, libraries in (("libc10_cuda", ["-lc10"]), ("libtorch_cuda", ["-lc10_cuda"]), ("libpool_calls", ["-ltorch_cuda", "-lc10_cuda"])):
+        source = SOURCES / f"{name.replace('libpool', 'pool')}.cpp"
+        subprocess.run([*flags, source, "-o", place / f"{name}.so", *libraries, "-ldl"], check=True)
+    return place
+
+
+@pytest.fixture
+def record(msmemscope, pool_calls, targets, out):
+    """record(script, env): the project of a script that uses the stand-in."""
+    def run(script, env=None):
+        path = out / "script.py"
+        path.write_text(START + script)
+        return msmemscope("--", "/usr/bin/python3", path, output=out / "results",
+                          env={"LD_LIBRARY_PATH": f"{pool_calls}:{targets}", "PYTHONPATH": str(SOURCES / "python"), "CUPTI_LIBRARY": "/nonexistent",
+                               "TRUTH": "/dev/null", **(env or {})}).check().project()
+
+    return run
+
+
+@pytest.fixture
+def whatif(msmemscope):
+    """whatif(path, options...): the one pool of the JSON document."""
+    def ask(path, *options, code=0):
+        run = msmemscope("whatif", *options, "--json", str(path), output=False)
+        assert run.returncode == code, str(run)
+        [pool] = json.loads(run.stdout)["pools"]
+        return pool
+
+    return ask
+
+
+def peaks(pool):
+    return {setting["set"]: setting["reserved_peak"] for setting in pool["settings"]}
+
+
+def test_an_empty_cache_that_frees_nothing_is_played_under_other_settings(record, whatif):
+    pool = whatif(record(SPLIT).path, "--set=", "--set=expandable_segments:True")
+    assert pool["torch"] == "2.11.0" and pool["agrees"] and pool["set"] == ""
+    # Without the call, the arena would keep its 40 MiB when the other stream needs as much.
+    assert peaks(pool) == {"": 80 * MIB, "expandable_segments:True": 60 * MIB}
+
+
+def test_the_pickle_carries_release_fraction_and_calls(record, whatif, msmemscope, out):
+    project = record(SPLIT.replace("whole =", "torch.cuda.set_per_process_memory_fraction(0.5)\nwhole ="), {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:200"})
+    msmemscope("export", "--format=torch", str(project.path)).check()
+    [path] = out.glob("**/*.pickle")
+    kept = pickle.loads(path.read_bytes())["allocator_settings"]
+    assert kept["torch_version"] == "2.11.0" and kept["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:200"
+    assert kept["memory_fractions"] == [{"device": 0, "device_bytes": 64 << 30, "fraction": "0.5", "late": False}]
+    assert len(kept["empty_cache"]) == 1
+    own, exported = (whatif(each, "--set=", "--set=expandable_segments:True") for each in (project.path, path))
+    assert exported["torch"] == own["torch"] == "2.11.0" and exported["set"] == own["set"] == "max_split_size_mb:200"
+    assert own["settings"][0]["fits"] is True and own["reserved_peak"] == exported["reserved_peak"]
+
+
+def test_a_memory_fraction_limits_every_setting(record, whatif, msmemscope):
+    project = record("torch.cuda.init()\ntorch.cuda.set_per_process_memory_fraction(100 / (64 << 10), 0)\n"
+                     "first = request(40 * M)\nsecond = request(40 * M)\nfree(first)\nfree(second)\n")
+    pool = whatif(project.path, "--set=", "--set=large_segment_size_mb:64,expandable_segments:True")
+    assert {setting["set"]: setting["fits"] for setting in pool["settings"]} == {"": True, "large_segment_size_mb:64,expandable_segments:True": False}
+    text = msmemscope("whatif", "--set=", str(project.path), output=False).stdout
+    assert "With at most 100 MiB for the pool, the program's memory fraction: it fits with (default)." in " ".join(text.split())
+
+
+def test_settings_of_a_call_before_the_first_block_are_those_of_the_run(record, whatif):
+    script = ("os.environ['PYTORCH_ALLOC_CONF'] = 'garbage_collection_threshold:0.9'\n"
+              "torch.cuda.memory._set_allocator_settings('max_split_size_mb:200')\ntorch.cuda.init()\nfree(request(12 * M))\n")
+    assert whatif(record(script).path)["set"] == "garbage_collection_threshold:0.9,max_split_size_mb:200"
+
+
+def test_settings_that_change_while_there_is_memory_are_refused(record, whatif):
+    script = "torch.cuda.init()\nkept = request(12 * M)\ntorch.cuda.memory._set_allocator_settings('expandable_segments:True')\nfree(kept)\n"
+    pool = whatif(record(script).path, code=1)
+    assert "changed the allocator's settings while it ran" in pool["refusal"]
+
+
+def test_an_anonymized_trace_keeps_them(record, whatif, msmemscope, out):
+    project = record(SPLIT, {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:[64:8,>:4]"})
+    bundle = msmemscope("bundle", "--anonymize", project.path, "-o", out / "to", output=False).check().stdout.strip()
+    with tarfile.open(bundle) as archive:
+        archive.extractall(out / "there")
+    [path] = (out / "there").glob("**/*.msc")
+    assert (whatif(path)["set"], whatif(path)["torch"]) == ("roundup_power2_divisions:[64:8,>:4]", "2.11.0")
+
+
+def test_a_call_that_fails_tells_nothing(record, whatif):
+    script = "torch.cuda.init()\ntry:\n    torch.cuda.set_per_process_memory_fraction(7)\nexcept ValueError:\n    free(request(12 * M))\n"
+    assert "fits" not in whatif(record(script).path)["settings"][0]

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+import ctypes
+
+_pool = ctypes.CDLL("libpool_calls.so")
+_pool.calls_malloc.restype = ctypes.c_void_p
+_pool.calls_malloc.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+_pool.calls_free.argtypes = [ctypes.c_void_p]
+
+
+def _cuda_init():
+    _pool.calls_init()
+
+
+def _cuda_emptyCache():
+    _pool.pool_empty_cache()
+
+
+def _cuda_setMemoryFraction(fraction, device):
+    if not 0 <= fraction <= 1:
+        raise ValueError("Invalid fraction value")
+
+
+def _accelerator_setAllocatorSettings(settings):
+    _pool.pool_expand("expandable_segments:True" in settings)
+
+
+def request(bytes_, stream=0):
+    return _pool.calls_malloc(bytes_, stream)
+
+
+def free(block):
+    _pool.calls_free(block)
