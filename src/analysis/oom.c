@@ -296,8 +296,23 @@ struct growth {
 	enum level_series kind;
 };
 
+/* Whether two instructions are of one line: the condition of a loop is compiled twice. */
+static bool is_one_line(struct replay *replay, const struct python_place *a,
+			const struct python_place *b)
+{
+	char *line;
+	bool same;
+
+	if (a->code != b->code || a->offset == b->offset)
+		return a->code == b->code;
+	line = strdup(replay_place_text(replay, a));
+	same = line != NULL && strcmp(line, replay_place_text(replay, b)) == 0;
+	free(line);
+	return same;
+}
+
 /* Whether the refused request was made where the blocks of a place come from, as far as can be known. */
-static bool is_own_place(const struct replay *replay, const struct oom *oom,
+static bool is_own_place(struct replay *replay, const struct oom *oom,
 			 const struct level_place *place)
 {
 	uint32_t n, m, i;
@@ -309,7 +324,7 @@ static bool is_own_place(const struct replay *replay, const struct oom *oom,
 	x = replay_places(replay, place->stack, &n);
 	y = replay_places(replay, oom->stack, &m);
 	if (n > 0 && m > 0)
-		return x[0].code == y[0].code && x[0].offset == y[0].offset;
+		return is_one_line(replay, &x[0], &y[0]);
 	a = replay_frames(replay, place->stack, &n);
 	b = replay_frames(replay, oom->stack, &m);
 	for (i = 0; i < n && i < m; i++) {
@@ -319,8 +334,22 @@ static bool is_own_place(const struct replay *replay, const struct oom *oom,
 	return n > 0 && m > 0;
 }
 
-/* Blocks of a program that does nothing but allocate, from which it is growth. */
+/* Blocks of a program that does nothing but allocate, from which it is growth; and those of one place in a row. */
 #define GROWTH_BLOCKS 8u
+#define ROW_BLOCKS    4u
+
+/*
+ * A place that the refused request is one more block of: of a size like theirs, and none was freed as far as can be seen. Where other
+ * blocks came and went before, they may be those of one long batch.
+ */
+static bool is_row(const struct oom_state *state, struct replay *replay, const struct oom *oom,
+		   const struct level_place *place, const struct usage *usage)
+{
+	return place->blocks > 0 && usage->frees * 8 <= usage->allocations - usage->frees &&
+	       oom->requested_bytes / 2 <= place->largest &&
+	       place->largest / 2 <= oom->requested_bytes &&
+	       levels_never_fell(&state->levels, place) && is_own_place(replay, oom, place);
+}
 
 /*
  * A program that has freed nothing and ended no step may be filling the device as it means to. It grows only if what it asks for is
@@ -391,6 +420,47 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 	}
 }
 
+/*
+ * Without steps, samples may be too few to see blocks come one by one, and a line of Python has several stacks. Then the blocks in a row
+ * that the refused request is one more of have grown, but for the first.
+ */
+static void grow_by_row(const struct oom_state *state, const struct survey *survey,
+			const struct oom *oom, const struct oom_verdict *verdict,
+			struct growth *growth, uint64_t *sums)
+{
+	const struct levels *levels = &state->levels;
+	size_t usage_count, i;
+	const struct usage *usages = replay_usages(survey->replay, &usage_count);
+	struct oom_place row = {0};
+	uint64_t largest = 0;
+	uint32_t index = 0;
+
+	for (i = 0; i < levels->place_count; i++) {
+		const struct level_place *place = &levels->places[i];
+
+		const struct usage *usage = &usages[place->usage];
+
+		if (usage->pool != oom->pool || !matters(survey, verdict, usage) ||
+		    !is_row(state, survey->replay, oom, place, usage))
+			continue;
+		row.bytes += place->bytes;
+		row.blocks += place->blocks;
+		if (place->largest > row.size_bytes)
+			row.size_bytes = place->largest;
+		if (place->bytes > largest) {
+			largest = place->bytes;
+			row.stack = place->stack;
+			index = place->usage;
+		}
+	}
+	if (levels->steps != 0 || row.blocks < ROW_BLOCKS)
+		return;
+	row.pool = oom->pool;
+	row.grown_bytes = row.bytes - row.size_bytes;
+	growth->place = row;
+	sums[index] = row.grown_bytes;
+}
+
 static struct growth growth_of(const struct oom_state *state, const struct survey *survey,
 			       const struct oom *oom, const struct oom_verdict *verdict)
 {
@@ -406,6 +476,8 @@ static struct growth growth_of(const struct oom_state *state, const struct surve
 	if (levels->series[BY_STEPS].count >= 4)
 		growth.kind = BY_STEPS;
 	grow_by_place(state, survey, oom, verdict, &growth, sums);
+	if (growth.place.bytes == 0)
+		grow_by_row(state, survey, oom, verdict, &growth, sums);
 	for (i = 0; i < usage_count && i < levels->pool_count; i++) {
 		if (!matters(survey, verdict, &usages[i]))
 			continue;
@@ -502,6 +574,7 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 		if (usages[i].pool == oom->pool) {
 			usual = levels_usual(levels, i);
 			live = usages[i].live_bytes;
+			verdict->most_bytes = usages[i].peak_bytes;
 		}
 		if (levels->pools[i].largest_request > largest)
 			largest = levels->pools[i].largest_request;
@@ -511,8 +584,9 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 		return verdict->requested_bytes;
 	if (usual > 0)
 		beyond = less_u64(live + verdict->requested_bytes, usual);
-	/* Far larger than any before, or most of the device at once. */
-	if ((verdict->requested_bytes / 4 >= largest || verdict->requested_bytes >= scale / 2) &&
+	/* Far larger than any before, or most of the device at once and not one more of the same. */
+	if ((verdict->requested_bytes / 4 >= largest ||
+	     (verdict->requested_bytes >= scale / 2 && verdict->requested_bytes / 2 >= largest)) &&
 	    verdict->requested_bytes > beyond)
 		beyond = verdict->requested_bytes;
 	left = less_u64(scale, verdict->others_bytes == UINT64_MAX || is_pool_limited(verdict)
@@ -577,6 +651,23 @@ static void tell_growth(const struct growth *growth, struct oom_verdict *verdict
 		verdict->grown_steps;
 }
 
+/* Whether the level at which the device is full is one that the program has long been at. */
+static void tell_full(const struct oom_state *state, const struct survey *survey,
+		      const struct oom *oom, struct oom_verdict *verdict)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(survey->replay, &count);
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].device != survey->device || usages[i].pool != oom->pool)
+			continue;
+		verdict->held_bytes = usages[i].live_bytes;
+		verdict->held_blocks = usages[i].live_blocks;
+		verdict->freed_blocks = usages[i].frees;
+		verdict->steady = levels_are_steady(&state->levels, i, usages[i].live_bytes);
+	}
+}
+
 static void judge(const struct oom_state *state, const struct survey *survey, const struct oom *oom,
 		  struct oom_verdict *verdict)
 {
@@ -609,6 +700,10 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 	verdict->grown_bytes = growth.bytes;
 	if (best.cause == OOM_CAUSE_GROWTH)
 		tell_growth(&growth, verdict);
+	if (best.cause == OOM_CAUSE_FULL)
+		tell_full(state, survey, oom, verdict);
+	if (best.cause == OOM_CAUSE_SPIKE)
+		verdict->by_steps = state->levels.steps > 0;
 }
 
 static int survey_device(struct oom_state *state, struct survey *survey, const struct oom *oom,
@@ -839,7 +934,7 @@ const struct analysis analysis_oom = {
 	.row = on_row,
 	.step = on_step,
 	.block = on_block,
-	.version = 2,
+	.version = 3,
 	.save = save,
 	.load = load,
 	.text = text,

@@ -241,7 +241,7 @@ static bool is_steady(const struct series *series, enum level_series kind, const
 	for (quarter = 0; quarter < 5; quarter++) {
 		at_quarter[quarter] = floors[from];
 		for (i = from; i < series->count; i++) {
-			if (series->at[i] > begin + (end - begin) / 4 * quarter && quarter < 4)
+			if (series->at[i] > begin + (end - begin) * quarter / 4 && quarter < 4)
 				break;
 			at_quarter[quarter] = floors[i];
 			if (quarter == 2)
@@ -300,6 +300,13 @@ struct rise levels_rise(const struct series *series, enum level_series kind, con
 		       : rise_from(series, kind, levels, now, from + (series->count - from) / 4);
 }
 
+/* A pool that handed out and took back blocks by then, so that its level is one of work and not of filling up. */
+static bool is_working(const struct level_pool *pool, uint32_t sample)
+{
+	return pool->allocations[sample] >= 8 &&
+	       pool->frees[sample] * 8 >= pool->allocations[sample];
+}
+
 bool levels_is_burst(const struct levels *levels, const struct usage *usage, size_t index,
 		     uint32_t middle)
 {
@@ -307,8 +314,35 @@ bool levels_is_burst(const struct levels *levels, const struct usage *usage, siz
 	uint64_t allocations = usage->allocations - pool->allocations[middle];
 	uint64_t frees = usage->frees - pool->frees[middle];
 
-	return pool->allocations[middle] >= 8 &&
-	       pool->frees[middle] * 8 >= pool->allocations[middle] && frees * 8 < allocations;
+	return is_working(pool, middle) && frees * 8 < allocations;
+}
+
+bool levels_never_fell(const struct levels *levels, const struct level_place *place)
+{
+	const uint64_t *level = place->levels[BY_ALLOCATIONS];
+	uint64_t before = 0;
+	uint32_t i;
+
+	for (i = 0; i < levels->series[BY_ALLOCATIONS].count; i++) {
+		if (level[i] < before)
+			return false;
+		before = level[i];
+	}
+	return place->bytes >= before;
+}
+
+bool levels_are_steady(const struct levels *levels, size_t usage, uint64_t now)
+{
+	const struct series *series = &levels->series[BY_ALLOCATIONS];
+	uint64_t early = 0;
+	uint32_t i;
+
+	for (i = 0; i < series->count && usage < levels->pool_count; i++) {
+		if (series->at[i] <= levels->allocations / 2 &&
+		    levels->pools[usage].peaks[i] > early)
+			early = levels->pools[usage].peaks[i];
+	}
+	return early >= now / 4 * 3;
 }
 
 uint64_t levels_usual(const struct levels *levels, size_t usage)
@@ -316,7 +350,7 @@ uint64_t levels_usual(const struct levels *levels, size_t usage)
 	const struct series *series = &levels->series[BY_ALLOCATIONS];
 	const struct level_pool *pool;
 	uint64_t early = 0, usual = 0;
-	uint32_t i;
+	uint32_t i, middle = 0;
 
 	if (usage >= levels->pool_count)
 		return 0;
@@ -324,11 +358,14 @@ uint64_t levels_usual(const struct levels *levels, size_t usage)
 	if (levels->steps > 0)
 		return pool->usual_step_peak;
 	for (i = 0; i < series->count && series->at[i] <= levels->allocations / 4 * 3; i++) {
-		if (series->at[i] <= levels->allocations / 2 && pool->peaks[i] > early)
-			early = pool->peaks[i];
+		if (series->at[i] <= levels->allocations / 2) {
+			middle = i;
+			if (pool->peaks[i] > early)
+				early = pool->peaks[i];
+		}
 		if (pool->peaks[i] > usual)
 			usual = pool->peaks[i];
 	}
 	/* While it still rises, nothing is usual. */
-	return usual > early + early / 4 ? 0 : usual;
+	return usual > early + early / 4 || !is_working(pool, middle) ? 0 : usual;
 }

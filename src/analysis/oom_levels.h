@@ -90,6 +90,12 @@ uint64_t levels_now(const struct usage *usages, size_t count, const struct usage
 bool levels_is_burst(const struct levels *levels, const struct usage *usage, size_t index,
 		     uint32_t middle);
 
+/* Whether no sample saw a place hold less than an earlier one did. */
+bool levels_never_fell(const struct levels *levels, const struct level_place *place);
+
+/* Whether a pool had most of what it has now already in the first half of the run. */
+bool levels_are_steady(const struct levels *levels, size_t usage, uint64_t now);
+
 /* The most that a pool had in use before the step, or before the last quarter of the run without steps; 0: nothing is usual yet. */
 uint64_t levels_usual(const struct levels *levels, size_t usage);
 

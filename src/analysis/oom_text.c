@@ -128,14 +128,21 @@ static void spike_line(const struct oom_verdict *verdict, struct strbuf *out)
 			    verdict->device == DEVICE_HOST ? "memory of the host" : "device");
 		return;
 	}
-	if (verdict->cause_bytes <= verdict->requested_bytes)
+	if (verdict->cause_bytes <= verdict->requested_bytes) {
 		strbuf_add_str(out, "this one request is far larger than all before");
-	else
-		strbuf_add_str(out, "this step needs far more than all before");
+		if (verdict->most_bytes != 0) {
+			strbuf_add_str(out, ": until now at most ");
+			strbuf_add_size(out, verdict->most_bytes);
+			strbuf_add_str(out, " were in use");
+		}
+		return;
+	}
+	strbuf_add_str(out, verdict->by_steps ? "this step needs far more than all steps before"
+					      : "it suddenly needs far more than before");
 	if (verdict->usual_bytes != 0) {
-		strbuf_add_str(out, ": until now at most ");
+		strbuf_add_str(out, ": at most ");
 		strbuf_add_size(out, verdict->usual_bytes);
-		strbuf_add_str(out, " were in use");
+		strbuf_addf(out, " were in use %s", verdict->by_steps ? "in these" : "then");
 	}
 }
 
@@ -154,6 +161,22 @@ static void fragmentation_line(const struct oom_verdict *verdict, struct strbuf 
 		strbuf_add_str(out, ", the largest piece is ");
 		strbuf_add_size(out, verdict->hole_bytes);
 	}
+}
+
+static void full_line(const struct oom_verdict *verdict, struct strbuf *out)
+{
+	if (verdict->steady || verdict->held_blocks == 0) {
+		strbuf_add_str(out,
+			       "the device is full at a steady level: nothing grew, nothing is "
+			       "wasted, the program needs more than there is");
+		return;
+	}
+	strbuf_add_str(out, "the program needs more than there is: it holds ");
+	strbuf_add_size(out, verdict->held_bytes);
+	add_blocks(out, verdict->held_blocks);
+	strbuf_add_str(out, verdict->freed_blocks == 0
+				    ? ", has freed nothing so far, and asks for more"
+				    : " and asks for more");
 }
 
 void oom_cause_line(const struct oom_verdict *verdict, struct strbuf *out)
@@ -186,9 +209,7 @@ void oom_cause_line(const struct oom_verdict *verdict, struct strbuf *out)
 		break;
 	case OOM_CAUSE_FULL:
 	case OOM_CAUSES:
-		strbuf_add_str(out,
-			       "the device is full at a steady level: nothing grew, nothing is "
-			       "wasted, the program needs more than there is");
+		full_line(verdict, out);
 		break;
 	}
 }

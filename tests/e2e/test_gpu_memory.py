@@ -191,6 +191,29 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     assert rows[-1][1] == last["used_bytes"] / MIB, report
 
 
+# One line asks for blocks of the same size until the driver refuses one.
+ROW = nvml.SCRIPT.split("def asked")[0] + r"""
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+kept = []
+while cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(MIBS * MIB)) == 0:
+    kept.append(MIBS)
+print(json.dumps({"kept": len(kept)}))
+"""
+
+
+@pytest.mark.parametrize("mib, size, kept, cause, why", [
+    (512, 2500, 4, "growth", "driver memory (HAL) grew by 1.5 GiB over the run"),
+    (1024, 2500, 2, "full", "the program needs more than there is: it holds 2.0 GiB in 2 blocks, has freed nothing so far, and asks for more")])
+def test_one_more_of_the_same_is_no_spike(gpu, msmemscope, targets, out, mib, size, kept, cause, why):
+    script = out / "program.py"
+    script.write_text(f"MIBS = {mib}\n" + ROW, encoding="utf-8")
+    run = gpu([], sys.executable, script, size=size, env=nvml.asked(out, targets)).check()
+    assert run.value("kept") == kept
+    [verdict] = msmemscope.info(run.project())["oom"]
+    assert (verdict["cause"], verdict["why"]) == (cause, why)
+
+
 # ---- one moment ----
 
 # The pool has 169 of 192 MiB in use, then 64; later another 100 MiB lie beside it.

@@ -444,10 +444,151 @@ static void what_private_pools_keep_is_a_cause(void **state)
 	assert_int_equal(verdict->unused_bytes, 0);
 }
 
+/* ---- causes of short programs ---- */
+
+static uint64_t random_state = 31;
+
+static uint64_t random_from(uint64_t low, uint64_t high)
+{
+	return low + unit_random(&random_state) % (high - low + 1);
+}
+
+/* A program on a device of 1,000 MiB that takes memory of the driver, or of a pool that may not have more than 1,000 of 4,000 MiB. */
+struct shorty {
+	struct play *p;
+	bool limited;
+	uint64_t used, blocks;
+	uint32_t stack; /* of what it does from now on */
+};
+
+#define KEEP 1u
+
+static uint64_t take(struct shorty *s, uint64_t bytes)
+{
+	uint64_t address = 0x100000 + ++s->blocks * 0x1000000000;
+
+	if (s->limited) {
+		maker_alloc(&s->p->w[0], s->p->now++, HAL, address, bytes, 0);
+		MAKER_EVENT(&s->p->w[0], s->p->now++, PTA, pool_total,
+			    .reserved_bytes = s->used + bytes);
+	}
+	maker_alloc(&s->p->w[0], s->p->now++, s->limited ? PTA : HAL, address, bytes, s->stack);
+	s->used += bytes;
+	return address;
+}
+
+static void give(struct shorty *s, uint64_t address, uint64_t bytes)
+{
+	maker_free(&s->p->w[0], s->p->now++, s->limited ? PTA : HAL, address);
+	if (s->limited)
+		maker_free(&s->p->w[0], s->p->now++, HAL, address);
+	s->used -= bytes;
+}
+
+static void ask_too_much(struct shorty *s, uint64_t bytes)
+{
+	uint64_t total = s->limited ? 4000 * MIB : 1000 * MIB;
+
+	assert_true(s->used + bytes > 1000 * MIB);
+	MAKER_EVENT(&s->p->w[0], s->p->now++, s->limited ? PTA : HAL, oom, .requested_bytes = bytes,
+		    .allocated_bytes = s->limited ? s->used : UINT64_MAX,
+		    .reserved_bytes = s->limited ? s->used : UINT64_MAX,
+		    .free_bytes = total - s->used, .total_bytes = total, .stack = s->stack,
+		    .call = s->limited ? OOM_TORCH_CUDA : OOM_HAL_ALLOC);
+}
+
+/* Blocks of work that come and go, of at most `most` bytes each and little in all. */
+static void work(struct shorty *s, unsigned count, uint64_t most)
+{
+	while (count-- > 0) {
+		uint64_t bytes = random_from(1, most / 512) * 512, address = take(s, bytes);
+
+		give(s, address, bytes);
+	}
+}
+
+/* One program of a kind whose cause is known; returns it. */
+static enum oom_cause play_short(struct shorty *s, unsigned kind)
+{
+	unsigned count, i;
+	uint64_t size;
+
+	switch (kind) {
+	case 0: /* the same again and again */
+		s->stack = random_from(0, 1) != 0 ? KEEP : 0;
+		count = (unsigned)random_from(4, 12);
+		size = 1000 * MIB / (count + 1) / 512 * 512 + 512;
+		size += random_from(0, (1000 * MIB - size * count) / count / 512) * 512;
+		for (i = 0; i < count; i++)
+			(void)take(s, size);
+		ask_too_much(s, size);
+		return OOM_CAUSE_GROWTH;
+	case 1: /* too few of the same to be called growth, and no larger than those before */
+		count = (unsigned)random_from(1, 3);
+		size = 1000 * MIB / (count + 1) / 512 * 512 + 512;
+		for (i = 0; i < count; i++)
+			(void)take(s, size);
+		ask_too_much(s, size);
+		return OOM_CAUSE_FULL;
+	case 2: /* a few blocks of different sizes fill it up */
+		while (s->used < 800 * MIB)
+			(void)take(s, (random_from(100, 190)) * MIB + s->blocks * 512);
+		ask_too_much(s, 1001 * MIB - s->used + random_from(0, 20) * MIB);
+		return OOM_CAUSE_FULL;
+	case 3: /* work, then one request that is far larger */
+		(void)take(s, random_from(20, 80) * MIB);
+		work(s, (unsigned)random_from(8, 200), 20 * MIB);
+		ask_too_much(s, random_from(990, 3000) * MIB);
+		return OOM_CAUSE_SPIKE;
+	default: /* the device is full, and work goes on at that level */
+		(void)take(s, random_from(880, 920) * MIB);
+		work(s, (unsigned)random_from(40, 200), 60 * MIB);
+		ask_too_much(s, 1001 * MIB - s->used + random_from(0, 20) * MIB);
+		return OOM_CAUSE_FULL;
+	}
+}
+
+static void causes_of_short_programs_are_true(void **state)
+{
+	struct play *p = *state;
+	const uint64_t frame = 0x1000;
+	unsigned round;
+
+	for (round = 0; round < 200; round++) {
+		struct shorty s = {.p = p, .limited = round % 2 != 0};
+
+		const struct oom_verdict *verdict;
+		struct strbuf why = {0};
+		enum oom_cause cause;
+		size_t count;
+
+		maker_stack(&p->w[0], p->now++, KEEP, &frame, 1);
+		cause = play_short(&s, round / 2 % 5);
+		play(p);
+		verdict = analyses_ooms(&p->analyses, &count);
+		assert_int_equal(count, 1);
+		oom_cause_line(verdict, &why);
+		if (verdict->cause != cause)
+			fail_msg("program %u: %s instead of %s: %s", round,
+				 oom_cause_text(verdict->cause), oom_cause_text(cause),
+				 strbuf_str(&why));
+		/* Sentences that are said only where they are true. */
+		if (round / 2 % 5 != 4)
+			assert_null(strstr(strbuf_str(&why), "steady level"));
+		else
+			assert_non_null(strstr(strbuf_str(&why), "steady level"));
+		strbuf_fini(&why);
+		assert_int_equal(end(state), 0);
+		assert_int_equal(begin(state), 0);
+		p = *state;
+	}
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
+		TEST(causes_of_short_programs_are_true),
 		TEST(huge_pages_then_normal_ones_are_one_request),
 		TEST(normal_pages_instead_of_huge_ones_are_no_oom),
 		TEST(without_a_pool_each_request_is_its_own),
