@@ -10,10 +10,10 @@
 
 #include "cli/cli.h"
 #include "cli/pager.h"
-#include "cli/reading.h"
+#include "cli/whatif_batch.h"
+#include "cli/whatif_input.h"
 #include "cli/whatif_text.h"
-#include "engine/pool_histories.h"
-#include "import/torch_history.h"
+#include "engine/input.h"
 #include "import/torch_snapshot.h"
 #include "options/options.h"
 
@@ -49,46 +49,13 @@ static int answer(struct whatif *whatif, const struct pool_history *history, con
 	return code;
 }
 
-static int answer_snapshot(struct whatif *whatif, const char *word)
-{
-	struct pool_history *histories = NULL;
-	struct mscope_error err = {0};
-	size_t count = 0;
-	int worst = MSCOPE_EXIT_OK, r = torch_history_read(word, &histories, &count, &err);
-
-	if (r != 0) {
-		cli_say("%s", err.message);
-		worst = input_exit_code(r);
-	}
-	for (size_t i = 0; i < count; i++) {
-		int code = r != 0 ? worst : answer(whatif, &histories[i], word);
-
-		worst = code > worst ? code : worst;
-		pool_history_fini(&histories[i]);
-	}
-	free(histories);
-	return worst;
-}
-
-/* Why a pool of a trace has no history, or NULL. */
-static const char *lacking(const struct pool_recorder *pool)
-{
-	if (pool->history.npu)
-		return "the pool of torch_npu is not replayed yet";
-	if (pool->untold)
-		return "it has no requested sizes; they are recorded from PyTorch 2.3 on, on CUDA";
-	if (pool->late)
-		return "the recording began when the pool had memory already";
-	return NULL;
-}
-
 static int answer_pools(struct whatif *whatif, struct pool_histories *histories, const char *word)
 {
 	int worst = MSCOPE_EXIT_OK;
 	size_t tried = 0;
 
 	for (size_t i = 0; i < histories->count; i++) {
-		const char *why = lacking(&histories->pools[i]);
+		const char *why = whatif_lacking(&histories->pools[i]);
 		int code = MSCOPE_EXIT_FAILED;
 
 		if (histories->pools[i].history.event_count == 0 && why == NULL)
@@ -109,39 +76,20 @@ static int answer_pools(struct whatif *whatif, struct pool_histories *histories,
 
 static int answer_run(struct whatif *whatif, const char *word)
 {
-	struct reading reading = {.word = word, .log_level = whatif->options->log_level};
-	struct pool_histories histories = {0};
-	struct mscope_error err = {0};
-	struct elf_cache elves = {0};
-	struct pass pass = {0};
-	struct input input;
-	int code = MSCOPE_EXIT_FAILED, r = reading_open(&reading, &input, &err);
-	struct pass_setup setup = {
-		.elves = &elves, .event = pool_histories_take, .event_arg = &histories};
+	struct whatif_input input;
+	int worst = whatif_input_read(&input, word, whatif->options, false);
 
-	if (r < 0) {
-		cli_say("%s", err.message);
-		input_close(&input);
-		return input_exit_code(r);
+	if (worst == MSCOPE_EXIT_OK && input.read == NULL)
+		worst = answer_pools(whatif, &input.traced, word);
+	for (size_t i = 0; i < input.read_count && worst != MSCOPE_EXIT_USAGE; i++) {
+		int code = answer(whatif, &input.read[i], word);
+
+		worst = code > worst ? code : worst;
 	}
-	setup.run = input.run;
-	r = pass_open(&pass, &setup, &err);
-	if (r == 0)
-		r = pass_all(&pass, &err);
-	if (r < 0) {
-		cli_say("cannot read %s: %s", word,
-			err.message[0] != '\0' ? err.message : mscope_status_str(r));
-	} else {
-		pool_histories_end(&histories, pass.replay);
-		code = answer_pools(whatif, &histories, word);
-	}
-	pass_close(&pass);
-	pool_histories_fini(&histories);
-	elf_cache_fini(&elves);
-	if (code == MSCOPE_EXIT_OK && input_is_damaged(&input))
-		code = MSCOPE_EXIT_DAMAGED;
-	input_close(&input);
-	return code;
+	if (worst == MSCOPE_EXIT_OK && input.damaged)
+		worst = MSCOPE_EXIT_DAMAGED;
+	whatif_input_fini(&input);
+	return worst;
 }
 
 /* A directory of ranks has one run for each. */
@@ -151,9 +99,7 @@ static int answer_word(struct whatif *whatif, const char *word)
 	size_t count = 0;
 	int worst = MSCOPE_EXIT_OK;
 
-	if (snapshot_probe(word))
-		return answer_snapshot(whatif, word);
-	if (input_processes(word, &ranks, &count) != 0 || count == 0)
+	if (snapshot_probe(word) || input_processes(word, &ranks, &count) != 0 || count == 0)
 		return answer_run(whatif, word);
 	for (size_t i = 0; i < count; i++) {
 		int code;
@@ -198,6 +144,12 @@ int cmd_whatif(const struct options *options)
 
 	if (!is_sensible(options))
 		return MSCOPE_EXIT_USAGE;
+	if (options->batch.count > 0)
+		return whatif_batch(options);
+	if (options->batch_of.count > 0) {
+		cli_say("--batch-of says the batches of the runs for --batch=LIST");
+		return MSCOPE_EXIT_USAGE;
+	}
 	whatif.choice = (struct what_if_choice){
 		.settings = options->set.count > 0 ? (const char *const *)options->set.value : NULL,
 		.setting_count = options->set.count,

@@ -2,10 +2,13 @@
 #include "engine/pool_histories.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "trace/context.h"
 #include "trace/record.h"
 
@@ -50,9 +53,10 @@ static int add(struct pool_recorder *pool, const struct replay *replay, struct h
 	return pool_history_add(&pool->history, &event);
 }
 
-static int take_alloc(struct pool_recorder *pool, const struct replay *replay,
-		      const struct trace_event *event)
+static int take_alloc(struct pool_recorder *pool, struct replay *replay,
+		      const struct trace_event *event, bool sites)
 {
+	const struct block *block;
 	struct event_block_alloc_pool said;
 	int status;
 
@@ -60,12 +64,15 @@ static int take_alloc(struct pool_recorder *pool, const struct replay *replay,
 	if (said.requested_bytes == 0)
 		pool->untold = true;
 	status = map_put(&pool->live, (struct map_key){said.address, 0}, 1);
+	/* The number of the stack, until the end names its call site. */
+	block = sites ? replay_block_at(replay, pool->history.device, said.address) : NULL;
 	return status != 0 ? status
 			   : add(pool, replay,
 				 (struct history_event){.kind = HISTORY_ALLOC,
 							.address = said.address,
 							.bytes = said.requested_bytes,
 							.stream = said.stream,
+							.site = block == NULL ? 0 : block->stack,
 							.private_pool = private_pool(
 								(uint32_t)said.private_first,
 								(uint32_t)said.private_second)});
@@ -192,7 +199,7 @@ int pool_histories_take(void *arg, struct replay *replay, const struct trace_eve
 		return status;
 	switch (event->type) {
 	case EVENT_block_alloc_pool:
-		return take_alloc(pool, replay, event);
+		return take_alloc(pool, replay, event, all->sites);
 	case EVENT_block_alloc:
 	case EVENT_block_alloc_wide:
 		pool->untold = true;
@@ -239,14 +246,73 @@ static void take_facts(struct pool_history *h, const struct replay *replay)
 	h->fraction_late = share->late;
 }
 
-void pool_histories_end(struct pool_histories *all, const struct replay *replay)
+/* A call site by its Python frames, named by the innermost one that the user wrote; 0: it has none, or no memory. */
+static uint32_t make_site(struct pool_history *h, struct replay *replay, uint32_t stack)
 {
-	for (size_t i = 0; i < all->count; i++) {
+	uint32_t count, chosen = UINT32_MAX;
+	const struct stack_line *lines = replay_stack_lines(replay, stack, &count);
+	uint64_t hash = hash_text("");
+	const char *slash;
+	char text[300];
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct stack_line *line = &lines[i];
+
+		if (!line->script || line->file == NULL)
+			continue;
+		hash = hash_add(hash_add(hash, line->file, strlen(line->file)), &line->line,
+				sizeof(line->line));
+		if (chosen == UINT32_MAX ||
+		    (line->origin == ORIGIN_USER && lines[chosen].origin != ORIGIN_USER))
+			chosen = i;
+	}
+	if (chosen == UINT32_MAX)
+		return 0;
+	slash = strrchr(lines[chosen].file, '/');
+	snprintf(text, sizeof(text), "%.120s:%" PRIu32 " %.120s",
+		 slash == NULL ? lines[chosen].file : slash + 1, lines[chosen].line,
+		 lines[chosen].function == NULL ? "" : lines[chosen].function);
+	return pool_history_add_site(h, hash, text);
+}
+
+/* Stacks become call sites. */
+static int name_sites(struct pool_history *h, struct replay *replay)
+{
+	struct map known = {0};
+	int status = 0;
+
+	for (size_t i = 0; i < h->event_count && status == 0; i++) {
+		struct history_event *e = &h->events[i];
+		const uint64_t *site;
+
+		if (e->site == 0)
+			continue;
+		site = map_get(&known, (struct map_key){e->site, 0});
+		if (site != NULL) {
+			e->site = (uint32_t)*site;
+			continue;
+		}
+		uint32_t number = make_site(h, replay, e->site);
+
+		status = map_put(&known, (struct map_key){e->site, 0}, number);
+		e->site = number;
+	}
+	map_fini(&known);
+	return status;
+}
+
+int pool_histories_end(struct pool_histories *all, struct replay *replay)
+{
+	int status = 0;
+
+	for (size_t i = 0; i < all->count && status == 0; i++) {
 		struct pool_history *h = &all->pools[i].history;
 		const struct driver_usage *usage = replay_driver_usage(replay, h->device);
 
 		if (usage != NULL)
 			h->device_bytes = usage->total_bytes;
 		take_facts(h, replay);
+		status = name_sites(h, replay);
 	}
+	return status;
 }

@@ -21,12 +21,13 @@ struct pool_recorder {
 struct pool_histories {
 	struct pool_recorder *pools; /* one for each device */
 	size_t count, room;
+	bool sites; /* call sites of requests are wanted; set by the caller */
 };
 
 /* For pass_setup.event; `arg` is the struct pool_histories. 0 or -ENOMEM. */
 int pool_histories_take(void *arg, struct replay *replay, const struct trace_event *event);
-/* After the last event: what only the end tells. */
-void pool_histories_end(struct pool_histories *histories, const struct replay *replay);
+/* After the last event: what only the end tells. 0 or -ENOMEM. */
+int pool_histories_end(struct pool_histories *histories, struct replay *replay);
 void pool_histories_fini(struct pool_histories *histories);
 
 #endif

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/hash.h"
+#include "base/map.h"
 #include "import/pickle.h"
 #include "trace/context.h"
 
@@ -19,6 +21,7 @@
 
 struct reader {
 	struct pickle pickle;
+	struct map sites;	      /* hash of a call site -> its number */
 	struct pool_history *history; /* in progress */
 };
 
@@ -163,6 +166,73 @@ static const struct {
 	{"oom", HISTORY_REFUSED},
 };
 
+static bool ends_with(const char *text, size_t length, const char *end)
+{
+	size_t bytes = strlen(end);
+
+	return length >= bytes && memcmp(text + length - bytes, end, bytes) == 0;
+}
+
+static bool has(const char *text, size_t length, const char *part)
+{
+	return memmem(text, length, part, strlen(part)) != NULL;
+}
+
+/* How near a frame is to what the user wrote: 2 a script of the user's, 1 another script, 0 C++. */
+static int nearness(const char *file, size_t length)
+{
+	if (!ends_with(file, length, ".py"))
+		return 0;
+	return has(file, length, "/site-packages/") || has(file, length, "/lib/python") ? 1 : 2;
+}
+
+/* The call site of an entry, by its Python frames; 0: it has none. */
+static uint32_t site_of(struct reader *r, uint32_t frames_value)
+{
+	size_t count, file_bytes = 0, name_bytes = 0, i;
+	const uint32_t *frames = pickle_list(&r->pickle, frames_value, &count);
+	uint64_t hash = hash_text(""), *known;
+	uint32_t chosen = PICKLE_ABSENT, number;
+	const char *file, *name, *slash;
+	int best = 0;
+	char text[300];
+
+	for (i = 0; i < count; i++) {
+		uint64_t line = number_at(r, frames[i], "line", 0);
+		int near;
+
+		file = pickle_text(&r->pickle, pickle_at(&r->pickle, frames[i], "filename"),
+				   &file_bytes);
+		near = nearness(file, file_bytes);
+		if (near == 0)
+			continue;
+		hash = hash_add(hash_add(hash, file, file_bytes), &line, sizeof(line));
+		if (near > best) {
+			best = near;
+			chosen = frames[i];
+		}
+	}
+	if (best == 0)
+		return 0;
+	known = map_get(&r->sites, (struct map_key){hash, 0});
+	if (known != NULL)
+		return (uint32_t)*known;
+	file = pickle_text(&r->pickle, pickle_at(&r->pickle, chosen, "filename"), &file_bytes);
+	name = pickle_text(&r->pickle, pickle_at(&r->pickle, chosen, "name"), &name_bytes);
+	slash = memrchr(file, '/', file_bytes);
+	if (slash != NULL) {
+		file_bytes -= (size_t)(slash + 1 - file);
+		file = slash + 1;
+	}
+	snprintf(text, sizeof(text), "%.*s:%" PRIu64 " %.*s",
+		 (int)(file_bytes < 120 ? file_bytes : 120), file, number_at(r, chosen, "line", 0),
+		 (int)(name_bytes < 120 ? name_bytes : 120), name);
+	number = pool_history_add_site(r->history, hash, text);
+	if (number == 0 || map_put(&r->sites, (struct map_key){hash, 0}, number) != 0)
+		return 0;
+	return number;
+}
+
 static int read_entry(struct reader *r, uint32_t value, const struct spans *spans)
 {
 	uint32_t action = pickle_at(&r->pickle, value, "action");
@@ -178,6 +248,8 @@ static int read_entry(struct reader *r, uint32_t value, const struct spans *span
 		if (!pickle_is(&r->pickle, action, ACTIONS[i].word))
 			continue;
 		event.kind = (uint8_t)ACTIONS[i].kind;
+		if (event.kind == HISTORY_ALLOC)
+			event.site = site_of(r, pickle_at(&r->pickle, value, "frames"));
 		if (event.kind != HISTORY_REFUSED)
 			event.private_pool = pool_at(spans, event.address);
 		return pool_history_add(r->history, &event);
@@ -334,6 +406,8 @@ static int read_all(struct reader *r, struct pool_history **out, size_t *out_cou
 			return -ENOMEM;
 		r->history = &(*out)[(*out_count)++];
 		*r->history = (struct pool_history){.device = d};
+		map_fini(&r->sites);
+		r->sites = (struct map){0};
 		status = read_device(r, traces[d], root);
 	}
 	return status;
@@ -369,6 +443,7 @@ int torch_history_read(const char *path, struct pool_history **out, size_t *out_
 				   "_record_memory_history()",
 				   path);
 	pickle_fini(&r.pickle);
+	map_fini(&r.sites);
 	if (data != MAP_FAILED)
 		munmap(data, (size_t)st.st_size);
 	if (fd >= 0)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/map.h"
@@ -12,6 +13,9 @@ void pool_history_fini(struct pool_history *history)
 	free(history->events);
 	free(history->segments);
 	free(history->blocks);
+	for (size_t i = 0; i < history->site_count; i++)
+		free(history->sites[i].name);
+	free(history->sites);
 	*history = (struct pool_history){0};
 }
 
@@ -40,6 +44,20 @@ int pool_history_add_block(struct pool_history *history, const struct history_bl
 		return -ENOMEM;
 	history->blocks[history->block_count++] = *block;
 	return 0;
+}
+
+uint32_t pool_history_add_site(struct pool_history *history, uint64_t hash, const char *name)
+{
+	char *copy = strdup(name);
+
+	if (copy == NULL || array_reserve(&history->sites, &history->site_room,
+					  history->site_count + 1, sizeof(*history->sites)) != 0) {
+		free(copy);
+		return 0;
+	}
+	history->sites[history->site_count++] =
+		(struct history_site){.hash = hash == 0 ? 1 : hash, .name = copy};
+	return (uint32_t)history->site_count;
 }
 
 /* ---- going back ---- */

@@ -30,6 +30,7 @@ struct history_event {
 	uint64_t stream;
 	uint64_t private_pool; /* 0: of none */
 	uint32_t step;	       /* in progress, from 1; 0: none */
+	uint32_t site;	       /* of a request: number of its call site, from 1; 0: unknown */
 	uint8_t kind;
 };
 
@@ -47,6 +48,12 @@ struct history_block {
 	uint64_t stream, private_pool;
 };
 
+/* A call site. */
+struct history_site {
+	uint64_t hash; /* of its text, the same in other runs; never 0 */
+	char *name;    /* as a person knows it */
+};
+
 struct pool_history {
 	struct history_event *events;
 	size_t event_count, event_room;
@@ -54,6 +61,8 @@ struct pool_history {
 	size_t segment_count, segment_room;
 	struct history_block *blocks;
 	size_t block_count, block_room;
+	struct history_site *sites;
+	size_t site_count, site_room;
 	uint32_t device;
 	char torch[32];	    /* release; "": unknown */
 	char settings[512]; /* in force at the start */
@@ -73,6 +82,9 @@ void pool_history_fini(struct pool_history *history);
 int pool_history_add(struct pool_history *history, const struct history_event *event);
 int pool_history_add_segment(struct pool_history *history, const struct history_segment *segment);
 int pool_history_add_block(struct pool_history *history, const struct history_block *block);
+
+/* The number of a new call site; 0: no memory. */
+uint32_t pool_history_add_site(struct pool_history *history, uint64_t hash, const char *name);
 
 /*
  * Turns segments and blocks of the end into those of the start, by going back through the events. 0 or -ENOMEM. What does not

@@ -39,7 +39,7 @@ void what_if_fini(struct what_if *out)
 	*out = (struct what_if){0};
 }
 
-static struct twin_conditions conditions_of(const struct what_if *w)
+struct twin_conditions what_if_conditions(const struct what_if *w)
 {
 	struct twin_conditions c = {.release = w->release,
 				    .device_bytes = w->history->device_bytes,
@@ -64,7 +64,7 @@ static int try_release(struct what_if *w, struct twin_release release, struct ms
 	int status;
 
 	w->release = release;
-	c = conditions_of(w);
+	c = what_if_conditions(w);
 	if (w->history->fraction_late)
 		c.limit_bytes = UINT64_MAX; /* a part of the run had another one */
 	status = twin_settings_parse(w->history->settings, &release, &c.settings, err);
@@ -193,7 +193,7 @@ static int play_all(const struct program *program, struct play *all, size_t coun
 	return 0;
 }
 
-static void set_order(struct twin_conditions *c, uint32_t number)
+void what_if_order(struct twin_conditions *c, uint32_t number)
 {
 	static const enum twin_order orders[] = {TWIN_LIKE_DRIVER, TWIN_ASCENDING, TWIN_DESCENDING};
 
@@ -263,7 +263,7 @@ static void add_others(struct setting_plays *plays, size_t first, uint32_t order
 				continue;
 			play->conditions = plays->all[i].conditions;
 			play->waits = (enum program_waits)(k / orders);
-			set_order(&play->conditions, k % orders);
+			what_if_order(&play->conditions, k % orders);
 			plays->owners[plays->count++] = plays->owners[i];
 		}
 }
@@ -373,7 +373,7 @@ static int make_settings(struct what_if *w, const struct what_if_choice *choice,
 		struct twin_conditions *c = &(*out)[i];
 
 		err = (struct mscope_error){0};
-		*c = conditions_of(w);
+		*c = what_if_conditions(w);
 		w->settings[i] = (struct what_if_setting){.text = texts[i], .oom_at = SIZE_MAX};
 		if (twin_settings_parse(texts[i], &w->release, &c->settings, &err) != 0)
 			snprintf(w->settings[i].refused, sizeof(w->settings[i].refused), "%.290s",
@@ -392,7 +392,7 @@ static int answer_settings(struct what_if *w, const struct what_if_choice *choic
 
 	if (status == 0)
 		status = play_settings(w, conditions);
-	w->own_limit_bytes = conditions_of(w).limit_bytes;
+	w->own_limit_bytes = what_if_conditions(w).limit_bytes;
 	w->limited = choice->limit_bytes != 0 || choice->card_bytes != 0 ||
 		     w->own_limit_bytes != UINT64_MAX;
 	w->available_bytes = less_u64(choice->card_bytes, w->history->outside_bytes);

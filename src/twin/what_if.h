@@ -53,6 +53,9 @@ struct what_if {
  */
 int what_if_answer(struct what_if *out, const struct pool_history *history,
 		   const struct what_if_choice *choice, struct mscope_error *err);
+/* The run's own release, device and limit, with settings to be filled in; and the same with one of WHAT_IF_ORDERS orders of addresses. */
+struct twin_conditions what_if_conditions(const struct what_if *w);
+void what_if_order(struct twin_conditions *conditions, uint32_t number);
 void what_if_fini(struct what_if *out);
 
 /* The settings that are tried unless others are named. */

@@ -179,6 +179,8 @@ static const struct value_case good_values[] = {
 	{"--limit", "8G", NULL},
 	{"--card", "80G", NULL},
 	{"--torch", "2.11", NULL},
+	{"--batch", "12,16,24", NULL},
+	{"--batch-of", "4,8", NULL},
 	{"--sort", "blocks", NULL},
 	{"--call-stack", "c", NULL},
 	{"--call-stack", "python", NULL},
@@ -313,6 +315,8 @@ static const struct value_case bad_values[] = {
 	{"--limit", "1023K", "'1023K'"},
 	{"--card", "x", "'x'"},
 	{"--torch", " ", "is blank"},
+	{"--batch", "0", "'0'"},
+	{"--batch-of", "four", "'four'"},
 	{"--start-index", "4294967295", "'4294967295'"},
 	{"--top", "many", "'many'"},
 	{"--sort", "size", "'size'"},
@@ -431,7 +435,7 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			continue;
 		}
-		if (is_of(c->option, "--set --limit --card --torch")) {
+		if (is_of(c->option, "--set --limit --card --torch --batch --batch-of")) {
 			if (PARSE(&o, &err, "whatif", joined, "x") != 0)
 				fail_msg("%s: %s", joined, err.message);
 			options_fini(&o);
