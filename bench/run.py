@@ -15,6 +15,7 @@ which the old build recorded, and run the programs of the new one.
 import argparse
 import json
 import os
+import pickle
 import random
 import re
 import shutil
@@ -39,6 +40,7 @@ CALLS = 1_000_000  # events of a run that measures calls
 MIX_EVENTS = 3_000_000  # of a trace that the engine is measured with
 LIVE_BLOCKS = 1_000_000
 FORM_EVENTS = 1_000_000
+WHATIF_EVENTS = 1_000_000  # entries of a memory snapshot
 VIEW_EVENTS = 10_000_000  # of the trace that the page shows
 CSV_ROWS = 1_000_000  # of a file that is imported and compared
 WORK = 1000  # multiplications of mix for each event: about a microsecond
@@ -504,6 +506,44 @@ def compared(bench):
               note=f"{CSV_ROWS // 1_000_000} M rows each, a thousandth of the operators differ")
 
 
+def write_snapshot(bench, path, entries):
+    """A memory snapshot of PyTorch: a random program of many sizes, its addresses by the twin's player."""
+    rng, program, live, count = random.Random(4), [], [], 0
+    while 3 * count < entries:
+        if len(live) > 400 or live and rng.random() < 0.45:
+            program.append(("f", live.pop(rng.randrange(len(live))), 0))
+        else:
+            count += 1
+            live.append(count)
+            program.append(("a", count, rng.choice((rng.randrange(1, 100_000), rng.randrange(1, 4 << 20), rng.randrange(1 << 20, 60 << 20)))))
+    text = "\n".join(["program", *(f"a {one} {size} 0" if kind == "a" else f"f {one}" for kind, one, size in program), f"run 2.11.0 {1 << 40} - -", ""])
+    lines = iter(subprocess.run([bench.programs.parent / "tests/twin/twin_player"], input=text, capture_output=True, text=True, check=True).stdout.splitlines())
+    trace, reserved, where = [], 0, {}
+    for kind, one, size in program:
+        if kind == "a":
+            _, address, now = next(lines).split()
+            where[one] = int(address, 16), size
+            if int(now) > reserved:
+                trace.append({"action": "segment_alloc", "addr": where[one][0], "size": int(now) - reserved, "stream": 0})
+            reserved = int(now)
+        for action in ("alloc",) if kind == "a" else ("free_requested", "free_completed"):
+            trace.append({"action": action, "addr": where[one][0], "size": where[one][1], "stream": 0})
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace], "allocator_settings": {}}, protocol=4))
+    return len(trace)
+
+
+def whatif(bench):
+    """Eleven settings of a million events: reading the snapshot, its own replay, and all plays."""
+    path = bench.place / "pool.pickle"
+    events = write_snapshot(bench, path, WHATIF_EVENTS)
+    ends = [bench.run([bench.tool, "whatif", "--json", "--torch=2.11", path], bench.environment("bare")) for _ in range(min(3, bench.rounds))]
+    path.unlink()
+    if len(ends[0].output["pools"][0].get("settings", [])) != 11:
+        raise SystemExit(f"whatif did not answer: {ends[0].output}")
+    bench.add("engine", "whatif, eleven settings of a million events", median(end.cpu_s for end in ends) / (events / 1e6), "s", 5,
+              note=f"of CPU time; {median(end.wall_s for end in ends):.1f} s by the wall clock")
+
+
 def kept(trace, events):
     """The measure of one kept trace: replayed, and exported in both forms."""
     def measure(bench):
@@ -575,7 +615,7 @@ def view(bench):
         print("view: left out, there is no chromium", file=sys.stderr)
 
 
-MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, operators, sizes, engine, forms, compared,
+MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, operators, sizes, engine, forms, compared, whatif,
             after_end, whole, view)
 
 

@@ -79,8 +79,6 @@ const char *whatif_lacking(const struct pool_recorder *pool)
 		return "the pool of torch_npu is not replayed yet";
 	if (pool->untold)
 		return "it has no requested sizes; they are recorded from PyTorch 2.3 on, on CUDA";
-	if (pool->late)
-		return "the recording began when the pool had memory already";
 	return NULL;
 }
 

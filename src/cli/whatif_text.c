@@ -147,6 +147,13 @@ static void add_notes(struct strbuf *out, const struct what_if *w)
 	if (w->waits)
 		strbuf_add_str(out, "Frees waited for other streams (record_stream); timing moves "
 				    "the figures within these ranges and beyond.\n");
+	if (w->limited && w->workspace_bytes != 0) {
+		strbuf_add_str(out, "Requests of up to ");
+		strbuf_add_size(out, w->workspace_bytes);
+		strbuf_add_str(out,
+			       " look like workspaces of cuDNN, which takes less when memory is "
+			       "short: the program may fit where this says that it does not.\n");
+	}
 	if (w->history->fraction <= 0 && w->program.ends_refused)
 		strbuf_add_str(out, "The record ends with a request that was refused.\n");
 }
@@ -235,6 +242,8 @@ void whatif_json(const struct what_if *w, struct json *json)
 	json_u64(json, "reserved_peak", w->reserved_peak);
 	json_u64(json, "in_use_peak", w->in_use_peak);
 	json_u64(json, "requested_peak", w->requested_peak);
+	if (w->workspace_bytes != 0)
+		json_u64(json, "workspaces", w->workspace_bytes);
 	if (w->refusal[0] != '\0') {
 		json_string(json, "refusal", w->refusal);
 	} else {

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "trace/context.h"
 #include "trace/record.h"
+#include "twin/block_sizes.h"
 
 void pool_histories_fini(struct pool_histories *histories)
 {
@@ -91,6 +92,35 @@ static int take_free(struct pool_recorder *pool, const struct replay *replay, ui
 	return status != 0 ? status : add(pool, replay, free_event);
 }
 
+/* A block that is older than the trace. One that came while the older ones were listed is known already. */
+static int take_older_block(struct pool_recorder *pool, const struct event_pool_block *said)
+{
+	struct history_block block = {.address = said->address,
+				      .bytes = said->size_bytes,
+				      .requested = said->requested_bytes,
+				      .stream = said->stream,
+				      .private_pool = private_pool((uint32_t)said->private_first,
+								   (uint32_t)said->private_second)};
+
+	if (map_get(&pool->live, (struct map_key){said->address, 0}) != NULL)
+		return 0;
+	if (map_put(&pool->live, (struct map_key){said->address, 0}, 1) != 0)
+		return -ENOMEM;
+	return pool_history_add_block(&pool->history, &block);
+}
+
+/* The same of one that waits for other streams. */
+static int take_older_waiting(struct pool_recorder *pool, const struct replay *replay,
+			      const struct event_pool_block *said)
+{
+	int status = take_older_block(pool, said);
+
+	if (status != 0 || !map_remove(&pool->live, (struct map_key){said->address, 0}, NULL))
+		return status;
+	return add(pool, replay,
+		   (struct history_event){.kind = HISTORY_FREE_ASKED, .address = said->address});
+}
+
 static int take_block(struct pool_recorder *pool, const struct replay *replay,
 		      const struct trace_event *event)
 {
@@ -98,17 +128,45 @@ static int take_block(struct pool_recorder *pool, const struct replay *replay,
 	struct event_pool_block said;
 
 	event_pool_block_decode(event->words, &said);
-	if (said.kind == POOL_BLOCK_WAITS && h->event_count > 0) {
-		const struct history_event *last = &h->events[h->event_count - 1];
+	if (said.kind == POOL_BLOCK_EXISTS)
+		return take_older_block(pool, &said);
+	if (said.kind == POOL_BLOCK_WAITS) {
+		const struct history_event *last =
+			h->event_count > 0 ? &h->events[h->event_count - 1] : NULL;
 
-		if (last->kind == HISTORY_FREE_DONE && last->address == said.address)
-			h->event_count--;
+		if (last == NULL || last->kind != HISTORY_FREE_DONE ||
+		    last->address != said.address)
+			return take_older_waiting(pool, replay, &said);
+		h->event_count--;
 	} else if (said.kind == POOL_BLOCK_DONE) {
 		return add(
 			pool, replay,
 			(struct history_event){.kind = HISTORY_FREE_DONE, .address = said.address});
 	}
 	return 0;
+}
+
+/* A segment that is older than the trace; it is of the small pool if it has the size of its segments. */
+static int take_older_segment(struct pool_recorder *pool, const struct event_pool_segment *said)
+{
+	struct history_segment segment = {
+		.address = said->address,
+		.bytes = said->size_bytes,
+		.stream = said->stream,
+		.private_pool =
+			private_pool((uint32_t)said->private_first, (uint32_t)said->private_second),
+		.small = said->size_bytes == TWIN_SMALL_SEGMENT};
+	const struct pool_history *h = &pool->history;
+
+	for (size_t i = 0; i < h->segment_count; i++)
+		if (h->segments[i].address == said->address)
+			return 0;
+	/* It came while the older ones were listed. */
+	for (size_t i = 0; i < h->event_count; i++)
+		if (h->events[i].kind == HISTORY_SEGMENT && h->events[i].address == said->address)
+			return 0;
+	pool->reserved += said->size_bytes;
+	return pool_history_add_segment(&pool->history, &segment);
 }
 
 static int take_segment(struct pool_recorder *pool, const struct replay *replay,
@@ -122,7 +180,7 @@ static int take_segment(struct pool_recorder *pool, const struct replay *replay,
 
 	event_pool_segment_decode(event->words, &said);
 	if (said.kind == SEGMENT_EXISTS)
-		pool->late = true;
+		return take_older_segment(pool, &said);
 	if (said.kind < SEGMENT_ALLOC || said.kind > SEGMENT_UNMAP)
 		return 0;
 	if (said.kind == SEGMENT_ALLOC || said.kind == SEGMENT_MAP)
@@ -312,6 +370,10 @@ int pool_histories_end(struct pool_histories *all, struct replay *replay)
 		if (usage != NULL)
 			h->device_bytes = usage->total_bytes;
 		take_facts(h, replay);
+		/* Segments that are older than the trace do not say what they are. */
+		for (size_t k = 0; k < h->segment_count; k++)
+			h->segments[k].expandable =
+				strstr(h->settings, "expandable_segments:True") != NULL;
 		status = name_sites(h, replay);
 	}
 	return status;

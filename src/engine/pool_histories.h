@@ -15,7 +15,6 @@ struct pool_recorder {
 	uint64_t reserved; /* now */
 	struct map live;   /* address of a block in use -> 1 */
 	bool untold;	   /* blocks came without requested sizes */
-	bool late;	   /* the pool had segments before the trace, which are not known */
 };
 
 struct pool_histories {

@@ -13,6 +13,7 @@
 #define DEVICE_BYTES_UNKNOWN ((uint64_t)256 << 30) /* arenas are as large as any card */
 #define EVENTS_BUDGET	     20000000u /* of all plays; beyond it fewer orders are tried */
 #define ORDERS_LEAST	     3u
+#define WORKSPACE_LEAST	     ((uint64_t)1 << 20)
 #define WAITING_MOST	     0.002 /* of what is in use: above, timing decides */
 #define WAITING_REFUSED	     0.25
 #define THREADS_MOST	     8
@@ -211,6 +212,17 @@ static void widen(struct what_if_setting *s, const struct program_result *result
 		s->high = peak;
 }
 
+/* The next order may be outside of those that were tried: of eight, one in five is. */
+static void add_margin(const struct what_if *w, struct what_if_setting *s)
+{
+	uint64_t margin = (s->high - s->low) / 2;
+
+	s->low = less_u64(s->low, margin);
+	if (s->low < w->requested_peak)
+		s->low = w->requested_peak; /* no setting holds less than what is in use */
+	s->high += margin;
+}
+
 static uint32_t orders_within_budget(const struct what_if *w)
 {
 	size_t plays = EVENTS_BUDGET / (w->program.event_count + 1) / (w->setting_count + 1);
@@ -306,6 +318,8 @@ static int play_settings(struct what_if *w, const struct twin_conditions *condit
 	}
 	for (size_t i = first; i < plays.count && status == 0; i++)
 		widen(plays.owners[i], &plays.all[i].result);
+	for (size_t i = 0; i < w->setting_count && status == 0; i++)
+		add_margin(w, &w->settings[i]);
 	take_record(w);
 	/* Blocks that wait longer than in the record may each cost a segment. */
 	for (size_t i = 0; i < w->setting_count && w->waits; i++)
@@ -385,6 +399,21 @@ static int make_settings(struct what_if *w, const struct what_if_choice *choice,
 	return 0;
 }
 
+/* Tensors have sizes in whole elements; a large request of an odd number of bytes is memory that a library wants for itself. */
+static uint64_t largest_workspace(const struct program *program)
+{
+	uint64_t largest = 0;
+
+	for (size_t i = 0; i < program->event_count; i++) {
+		const struct program_event *e = &program->events[i];
+
+		if (e->kind == PROGRAM_REQUEST && e->bytes >= WORKSPACE_LEAST &&
+		    e->bytes % 4 != 0 && e->bytes > largest)
+			largest = e->bytes;
+	}
+	return largest;
+}
+
 static int answer_settings(struct what_if *w, const struct what_if_choice *choice)
 {
 	struct twin_conditions *conditions = NULL;
@@ -426,6 +455,7 @@ int what_if_answer(struct what_if *out, const struct pool_history *history,
 	out->reserved_peak = out->program.reserved_peak;
 	out->in_use_peak = out->agreement.figures.in_use_peak;
 	out->requested_peak = out->agreement.figures.requested_peak;
+	out->workspace_bytes = largest_workspace(&out->program);
 	if (!out->agreement.agrees || out->agreement.addresses == 0) {
 		out->agreement.agrees = false;
 		refuse_record(out);

@@ -40,6 +40,7 @@ struct what_if {
 	struct what_if_setting *settings; /* best first */
 	size_t setting_count;
 	uint64_t reserved_peak, in_use_peak, requested_peak; /* of the record */
+	uint64_t workspace_bytes; /* the largest request that looks like a workspace of cuDNN */
 	bool waits;		  /* frees waited for other streams: figures are ranges */
 	bool limited;		  /* by the choice, or by the run's own memory fraction */
 	uint64_t own_limit_bytes; /* what the memory fraction allows; UINT64_MAX: there is none */

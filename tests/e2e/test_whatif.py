@@ -143,6 +143,15 @@ def test_settings_of_another_release_are_refused_in_a_sentence(msmemscope, snaps
         assert words in result.stderr and result.stdout == ""
 
 
+def test_workspaces_of_cudnn_bring_a_word_of_caution(msmemscope, whatif, snapshot):
+    """cuDNN takes smaller ones when memory is short: on an H200 a network of convolutions ran under a limit that its record exceeds."""
+    for name, said in (("cnn", True), ("gpt", False)):
+        path = snapshot(name)
+        text = msmemscope("whatif", "--set=", "--limit=1G", str(path), output=False).stdout
+        assert ("look like workspaces of cuDNN" in " ".join(text.split())) == said
+        assert ("workspaces" in whatif(path, "--set=")[0]) == said
+
+
 def test_a_card_is_a_limit_of_the_driver(whatif, snapshot):
     path = snapshot("cnn")
     (pool,) = whatif(path, "--card=1600M", "--set=", "--set=expandable_segments:True")

@@ -127,3 +127,32 @@ def test_an_anonymized_trace_keeps_them(record, whatif, msmemscope, out):
 def test_a_call_that_fails_tells_nothing(record, whatif):
     script = "torch.cuda.init()\ntry:\n    torch.cuda.set_per_process_memory_fraction(7)\nexcept ValueError:\n    free(request(12 * M))\n"
     assert "fits" not in whatif(record(script).path)["settings"][0]
+
+
+LATE = """
+import msmemscope
+torch.cuda.init()
+old = [request(size * M) for size in (12, 14, 40)]
+msmemscope.config(output=os.environ["OUT"])
+msmemscope.start()
+free(old[2])
+new = [request(16 * M), request(20 * M)]
+free(old[0])
+free(new[0])
+last = request(30 * M)
+msmemscope.stop()
+"""
+
+
+def test_a_run_that_starts_in_the_middle_is_replayed_from_its_segments(pool_calls, targets, dist, whatif, msmemscope, out):
+    script = out / "late.py"
+    script.write_text(START + LATE)
+    env = {"LD_LIBRARY_PATH": f"{pool_calls}:{targets}", "PYTHONPATH": f"{SOURCES / 'python'}:{dist / 'python'}", "OUT": str(out / "late"),
+           "LD_PRELOAD": str(dist / "lib64/libascend_kernel_hook.so"), "CUPTI_LIBRARY": "/nonexistent", "TRUTH": "/dev/null"}
+    msmemscope.bare("/usr/bin/python3", script, env=env, cwd=out).check()
+    [project] = (out / "late").glob("msmemscope_*")
+    pool = whatif(project, "--set=", "--set=expandable_segments:True")
+    assert pool["agrees"] and pool["torch"] == "2.11.0"
+    # 12, 14 and 40 MiB are there, 16 and 20 come out of the 40, and 30 fit nowhere.
+    assert pool["reserved_peak"] == (12 + 14 + 40 + 30) * MIB
+    assert {"", "expandable_segments:True"} == set(peaks(pool))

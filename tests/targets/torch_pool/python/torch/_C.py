@@ -24,9 +24,15 @@ def _accelerator_setAllocatorSettings(settings):
     _pool.pool_expand("expandable_segments:True" in settings)
 
 
+live = {}  # address -> requested bytes, stream
+
+
 def request(bytes_, stream=0):
-    return _pool.calls_malloc(bytes_, stream)
+    block = _pool.calls_malloc(bytes_, stream)
+    live[block] = bytes_, stream
+    return block
 
 
 def free(block):
+    del live[block]
     _pool.calls_free(block)
