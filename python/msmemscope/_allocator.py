@@ -29,8 +29,13 @@ def _tell(kind, device=0, value=0, device_bytes=0, settings=None):
 
 
 def _capacity(device):
-    """Memory of a device as PyTorch counts it; only when CUDA is in use."""
-    return sys.modules["torch"].cuda.get_device_properties(device).total_memory
+    """Memory of a device as PyTorch counts it; 0 if it does not say.
+
+    PyTorch makes this function when it makes CUDA ready. Its public functions would do that first, and wait for ever when they are
+    called meanwhile.
+    """
+    properties = getattr(sys.modules["torch"].cuda, "_get_device_properties", None)
+    return 0 if properties is None else properties(device).total_memory
 
 
 def _release():
@@ -49,7 +54,7 @@ def _tell_all():
     _tell(POOL_FACT_SETTINGS, settings=_environment or "")
     for settings in _changes:
         _tell(POOL_FACT_CHANGED, settings=settings)
-    current = sys.modules["torch"].cuda.current_device()
+    current = sys.modules["torch._C"]._cuda_getDevice()
     if current not in _fractions:
         _tell(POOL_FACT_CAPACITY, current, device_bytes=_capacity(current))
     for device in _fractions:

@@ -1,27 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-from types import SimpleNamespace
+import os
+import threading
 
 from torch import _C
 
 _initialized = False
+_lock = threading.Lock()
 
 
 def is_initialized():
     return _initialized
 
 
-def init():
+def _lazy_init():
+    """As PyTorch does it: a call of this meanwhile would wait for ever."""
     global _initialized
+    if _initialized:
+        return
+    if not _lock.acquire(timeout=5):
+        os.abort()
     _C._cuda_init()
     _initialized = True
+    _lock.release()
+
+
+init = _lazy_init
 
 
 def current_device():
-    return 0
+    _lazy_init()
+    return _C._cuda_getDevice()
 
 
-def get_device_properties(_device):
-    return SimpleNamespace(total_memory=64 << 30)
+def get_device_properties(device):
+    _lazy_init()
+    return _get_device_properties(device)
 
 
 def memory_snapshot():
