@@ -290,7 +290,7 @@ def get_analyzer_config(analyzer_type):
 
 # ---- what if ----
 
-def whatif(input_path, settings=None, limit=None, card=None, torch=None):
+def whatif(input_path, settings=None, limit=None, card=None, torch=None, batch=None, batch_of=None):
     """What PyTorch's pool would reserve under other settings of its allocator, from a recorded run or a memory snapshot of PyTorch.
 
     input_path  trace, directory of a run, or file of torch.cuda.memory._dump_snapshot()
@@ -298,8 +298,11 @@ def whatif(input_path, settings=None, limit=None, card=None, torch=None):
     limit       bytes that the pool may reserve: does the run fit?
     card        bytes of another card: does the run fit there?
     torch       release of PyTorch to play, as "2.11"; None: that of the record
+    batch       numbers: other batches, predicted from two or three runs, which input_path lists
+    batch_of    batches of these runs, in their order; None: as their command lines or file names say
 
-    Returns a list with a dict for each pool, as `msmemscope whatif --json` has them; one that was refused has "refusal" and no "settings".
+    Returns a list with a dict for each pool, as `msmemscope whatif --json` has them; one that was refused has "refusal" and no "settings"
+    or "batches".
     """
     if isinstance(settings, str):
         settings = [settings]
@@ -307,7 +310,11 @@ def whatif(input_path, settings=None, limit=None, card=None, torch=None):
     words += [f"--{name}={_number(name, value, 1 << 20)}" for name, value in (("limit", limit), ("card", card)) if value is not None]
     if torch is not None:
         words.append(f"--torch={torch}")
+    for name, numbers in (("batch", batch), ("batch-of", batch_of)):
+        if numbers is not None:
+            words.append(f"--{name}=" + ",".join(str(_number(name, value, 1)) for value in numbers))
+    paths = [_path(path) for path in input_path] if isinstance(input_path, (list, tuple)) else [_path(input_path)]
     try:
-        return _command.document("whatif", *words, _path(input_path))[0]["pools"]
+        return _command.document("whatif", *words, *paths)[0]["pools"]
     except _command.Failed as failure:
         raise ValueError(str(failure)) from None

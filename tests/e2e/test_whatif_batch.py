@@ -232,3 +232,11 @@ def test_the_text_says_how_many_are_paired_and_the_largest_batch(snapshot, msmem
     runs = [snapshot(training(2, batch), f"b{batch}.pickle") for batch in (8, 12)]
     text = msmemscope("whatif", "--batch=16", "--limit=100M", *map(str, runs), output=False).check().stdout
     assert "runs with batch 8 and 12" in text and "allocations are paired" in text and "recorded" in text and "largest batch" in text
+
+
+def test_python_gets_the_same(ask, snapshot, dist):
+    runs = [snapshot(training(3, batch), f"b{batch}.pickle") for batch in (8, 12)]
+    script = ("import json, sys, msmemscope\n"
+              "print(json.dumps(msmemscope.whatif(sys.argv[1:], batch=[16, 24], batch_of=(8, 12), limit=1 << 30)))\n")
+    done = subprocess.run(["/usr/bin/python3", "-c", script, *runs], env={"PYTHONPATH": str(dist / "python")}, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [ask(runs, "--batch=16,24", "--batch-of=8,12", f"--limit={1 << 30}")]

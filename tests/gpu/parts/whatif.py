@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """whatif: reserved peaks under other settings and limits, predicted from one default run, against PyTorch's own counters"""
 import json
+import pickle
 import sys
 
 from checks import COMMAND, PROGRAMS, Traced, call, check
@@ -46,7 +47,47 @@ def limits(record, shape, truth):
     return f"{right} of {right}"
 
 
+def facts(place):
+    """Release, memory fraction and calls of empty_cache() are in our trace and in the pickle that it is exported as."""
+    limit = 40 << 30
+    traced = Traced(place / "facts", [], [sys.executable, PROGRAMS / "whatif.py", "serve", f"--limit={limit}"])
+    pool = asked(place / "facts", "--set=", "--set=expandable_segments:True")
+    assert pool["torch"] == traced.value()["torch"].split("+")[0], pool["torch"]
+    assert all(setting["fits"] for setting in pool["settings"]), pool
+    call([COMMAND, "export", "--format=torch", "-o", place / "facts-pickle", place / "facts"])
+    [path] = (place / "facts-pickle").rglob("*.pickle")
+    kept = pickle.loads(path.read_bytes())["allocator_settings"]
+    assert len(kept["empty_cache"]) == 4, kept  # 120 steps, one in 30
+    [share] = kept["memory_fractions"]
+    assert abs(float(share["fraction"]) * share["device_bytes"] - limit) < 1024, share
+    return f"torch {pool['torch']}, {len(kept['empty_cache'])} calls of empty_cache()"
+
+
+def batches(place):
+    """Batch x1.5 and x2 of what two smaller runs had."""
+    paths = []
+    for batch in (8, 12):
+        paths.append(place / f"fixed-{batch}.pickle")
+        said("fixed", f"--batch={batch}", f"--snapshot={paths[-1]}")
+    [pool] = json.loads(call([COMMAND, "whatif", "--json", "--batch=16,18,24", *paths]).stdout)["pools"]
+    exact = 0
+    for row in pool["batches"]:
+        truth = said("fixed", f"--batch={row['batch']}")["reserved"]
+        assert abs(row["reserved_peak"] - truth) <= CLOSE * truth, f"{row} and not {truth}"
+        exact += row["reserved_peak"] == truth
+    return f"{exact} of {len(pool['batches'])} to the byte, {pool['paired']} of {pool['allocations']} paired"
+
+
+def spread(shape, settings):
+    """Whether the truth itself jumps from run to run."""
+    truths = sorted(said(shape, settings=settings)["reserved"] for _ in range(5))
+    return f"{truths[0]} to {truths[-1]}: {(truths[-1] - truths[0]) / truths[0]:.2%}"
+
+
 def run(place):
+    check("facts of the pool are recorded")(lambda: facts(place))
+    check("fixed: other batches")(lambda: batches(place))
+    check("varied: five runs under max_split_size_mb:64")(lambda: spread("varied", "max_split_size_mb:64"))
     for shape in SHAPES:
         snapshot = place / f"{shape}.pickle"
         truth = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""whatif.py SHAPE [--limit=BYTES] [--snapshot=FILE]: programs whose pool `msmemscope whatif` is asked about; prints what PyTorch counted."""
+"""whatif.py SHAPE [--limit=BYTES] [--batch=N] [--snapshot=FILE]: programs whose pool `msmemscope whatif` is asked about; prints what PyTorch counted."""
 import argparse
 import json
 import random
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 arguments = argparse.ArgumentParser()
 arguments.add_argument("shape")
 arguments.add_argument("--limit", type=int, default=0)
+arguments.add_argument("--batch", type=int, default=8)
 arguments.add_argument("--snapshot")
 given = arguments.parse_args()
 random.seed(1)
@@ -23,9 +24,9 @@ def net(layers=4, width=384):
     return nn.Sequential(nn.Embedding(4000, width), nn.TransformerEncoder(layer, layers), nn.Linear(width, 4000)).cuda()
 
 
-def train(model, optimizer, length, batch=8):
+def train(model, optimizer, length):
     global steps
-    x = torch.randint(0, 4000, (batch, length), device="cuda")
+    x = torch.randint(0, 4000, (given.batch, length), device="cuda")
     F.cross_entropy(model(x).flatten(0, 1), x.flatten()).backward()
     optimizer.step()
     optimizer.zero_grad()
@@ -90,4 +91,4 @@ torch.cuda.synchronize()
 if given.snapshot:
     torch.cuda.memory._dump_snapshot(given.snapshot)
 stats = torch.cuda.memory_stats()
-print(json.dumps({"reserved": stats["reserved_bytes.all.peak"], "in_use": stats["allocated_bytes.all.peak"], "refused": refused}))
+print(json.dumps({"torch": torch.__version__, "reserved": stats["reserved_bytes.all.peak"], "in_use": stats["allocated_bytes.all.peak"], "refused": refused}))
