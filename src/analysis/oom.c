@@ -889,9 +889,9 @@ static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
 	bool all = view->lines == UINT32_MAX;
 	size_t shown = all ? VERDICTS_MAX : 2, i;
 
-	for (i = 0; i < state->count && i < shown; i++)
-		oom_text(view->replay, &state->verdicts[i], all ? OOM_PLACES : 3, view->frames,
-			 out);
+	for (i = 0; i < state->count && i < shown && i < FINDINGS_COUNT(view->found, oom); i++)
+		oom_text(view->found, &FINDINGS(view->found, oom)[i], &state->verdicts[i],
+			 view->replay, all ? OOM_LINES : 3, view->frames, out);
 	if (state->count > shown)
 		strbuf_addf(out, "Out of memory %zu more times; report.txt has them.\n",
 			    state->count - shown);
@@ -906,14 +906,19 @@ static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
 
 static int json(void *arg, const struct analysis_view *view, struct json *json)
 {
+	(void)arg;
+	findings_json(view->found, FINDING_oom, "oom", SIZE_MAX, json);
+	return 0;
+}
+
+static int find(const void *arg, struct replay *replay, struct findings *out)
+{
 	const struct oom_state *state = arg;
 	size_t i;
 
-	json_array(json, "oom");
 	for (i = 0; i < state->count; i++)
-		oom_json(view->replay, &state->verdicts[i], json);
-	json_end(json);
-	return 0;
+		oom_find(&state->verdicts[i], replay, out);
+	return out->failed ? -ENOMEM : 0;
 }
 
 static void fini(void *arg)
@@ -934,9 +939,10 @@ const struct analysis analysis_oom = {
 	.row = on_row,
 	.step = on_step,
 	.block = on_block,
-	.version = 3,
+	.version = 4,
 	.save = save,
 	.load = load,
+	.judge = find,
 	.text = text,
 	.json = json,
 	.fini = fini,
@@ -955,4 +961,13 @@ uint64_t analyses_ooms_recovered(const struct analyses *analyses)
 	const struct oom_state *state = analyses->state[ANALYSIS_ID_oom];
 
 	return state == NULL ? 0 : state->recovered;
+}
+
+void analyses_find_ooms(const struct analyses *analyses, struct replay *replay,
+			struct findings *found)
+{
+	if (analyses->state[ANALYSIS_ID_oom] != NULL &&
+	    (find(analyses->state[ANALYSIS_ID_oom], replay, found) < 0 ||
+	     findings_settle(found, replay, 0) < 0))
+		found->failed = true;
 }

@@ -5,7 +5,7 @@
  * from samples of earlier moments.
  *
  *     analyses_ooms(&analyses, &count)       at any time between two events; borrowed until the next one
- *     oom_headline(), oom_text(), oom_json()   the same in words
+ *     oom_headline(), oom_text()               the same in words
  *
  * All byte counts are of the device that refused; UINT64_MAX: unknown.
  */
@@ -14,20 +14,12 @@
 
 #include "analysis/analyses.h"
 
-#define OOM_PLACES 10u
-#define OOM_POOLS  8u
+/* Several of them may be shown as one call site, of which all bytes count. */
+#define OOM_PLACES 200u
 
-enum oom_cause {
-	OOM_CAUSE_FULL,		 /* the program needs more than the device has; nothing grew */
-	OOM_CAUSE_GROWTH,	 /* a place, or a pool, grew steadily */
-	OOM_CAUSE_SPIKE,	 /* one request, or one step, asks for far more than all before */
-	OOM_CAUSE_FRAGMENTATION, /* enough is free, in pieces that are too small */
-	OOM_CAUSE_OUTSIDE,	 /* memory of the driver beside the pool */
-	OOM_CAUSE_OTHERS,	 /* memory of other processes */
-	OOM_CAUSE_WAITING,	 /* freed, and other streams still use it */
-	OOM_CAUSE_PRIVATE,	 /* private pools keep it for themselves */
-	OOM_CAUSES
-};
+/* Lines of call sites in report.txt. */
+#define OOM_LINES 10u
+#define OOM_POOLS 8u
 
 /* What one pool holds. The driver's own memory is one, too: it holds what the pools have reserved. */
 struct oom_pool {
@@ -106,9 +98,6 @@ bool oom_is_limited(const struct oom_verdict *verdict);
 /* A line that says so; nothing where none holds. */
 void oom_limit_line(const struct oom_verdict *verdict, struct strbuf *out);
 
-/* "growth", "spike" and so on. */
-const char *oom_cause_text(enum oom_cause cause);
-
 /*
  * One line each, without a newline: what was refused, why, and what to try. The first two read no stacks, so they come at once; the
  * last names the place.
@@ -117,9 +106,16 @@ void oom_headline(const struct oom_verdict *verdict, struct strbuf *out);
 void oom_cause_line(const struct oom_verdict *verdict, struct strbuf *out);
 void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct strbuf *out);
 
-/* All of it, for report.txt and info. */
-void oom_text(struct replay *replay, const struct oom_verdict *verdict, uint32_t places,
+/* All of it, for report.txt and info; `oom` is the finding that was made of the verdict, settled. */
+void oom_text(const struct findings *found, const struct finding_oom *oom,
+	      const struct oom_verdict *verdict, struct replay *replay, size_t places,
 	      uint32_t frames, struct strbuf *out);
-void oom_json(struct replay *replay, const struct oom_verdict *verdict, struct json *json);
+
+/* Adds the verdict to what was found. */
+void oom_find(const struct oom_verdict *verdict, struct replay *replay, struct findings *found);
+
+/* The verdicts alone, settled; for a moment of the run at which the rest is not asked for. */
+void analyses_find_ooms(const struct analyses *analyses, struct replay *replay,
+			struct findings *found);
 
 #endif

@@ -31,22 +31,6 @@ void oom_limit_line(const struct oom_verdict *verdict, struct strbuf *out)
 				 "set_per_process_memory_fraction().\n");
 }
 
-const char *oom_cause_text(enum oom_cause cause)
-{
-	static const char *const texts[OOM_CAUSES] = {
-		[OOM_CAUSE_FULL] = "full",
-		[OOM_CAUSE_GROWTH] = "growth",
-		[OOM_CAUSE_SPIKE] = "spike",
-		[OOM_CAUSE_FRAGMENTATION] = "fragmentation",
-		[OOM_CAUSE_OUTSIDE] = "outside the pool",
-		[OOM_CAUSE_OTHERS] = "other processes",
-		[OOM_CAUSE_WAITING] = "waiting for streams",
-		[OOM_CAUSE_PRIVATE] = "private pools",
-	};
-
-	return cause < OOM_CAUSES ? texts[cause] : "unknown";
-}
-
 static void add_device(struct strbuf *out, const struct oom_verdict *verdict)
 {
 	uint32_t device = verdict->device;
@@ -288,36 +272,6 @@ void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct
 
 /* ---- all of it ---- */
 
-/* The places by functions and lines: several stacks may be one. Returns how many, largest first. */
-static uint32_t merge_places(struct replay *replay, const struct oom_verdict *verdict,
-			     struct oom_place *out)
-{
-	uint32_t count = 0, i, k;
-
-	for (i = 0; i < verdict->place_count; i++) {
-		struct oom_place place = verdict->places[i];
-
-		place.stack = site_of(replay, place.stack);
-		for (k = 0; k < count; k++) {
-			if (place.stack != 0 && out[k].stack == place.stack &&
-			    out[k].pool == place.pool)
-				break;
-		}
-		if (k < count) {
-			place.bytes += out[k].bytes;
-			place.blocks += out[k].blocks;
-			if (out[k].size_bytes > place.size_bytes)
-				place.size_bytes = out[k].size_bytes;
-		} else {
-			count++;
-		}
-		for (; k > 0 && out[k - 1].bytes < place.bytes; k--)
-			out[k] = out[k - 1];
-		out[k] = place;
-	}
-	return count;
-}
-
 static void text_held(const struct oom_verdict *verdict, struct strbuf *out)
 {
 	uint32_t i;
@@ -367,119 +321,113 @@ static void text_held(const struct oom_verdict *verdict, struct strbuf *out)
 	}
 }
 
-void oom_text(struct replay *replay, const struct oom_verdict *verdict, uint32_t places,
+void oom_text(const struct findings *found, const struct finding_oom *oom,
+	      const struct oom_verdict *verdict, struct replay *replay, size_t places,
 	      uint32_t frames, struct strbuf *out)
 {
-	struct oom_place merged[OOM_PLACES];
-	uint32_t count = merge_places(replay, verdict, merged), i;
+	const struct finding_oom_place *held = FINDINGS(found, oom_place) + oom->places.first;
+	size_t i;
 
 	oom_headline(verdict, out);
-	strbuf_add_str(out, "\n  Why: ");
-	oom_cause_line(verdict, out);
-	strbuf_add_str(out, ".\n  Try: ");
-	oom_advice(replay, verdict, out);
-	strbuf_add_str(out, ".\n");
+	strbuf_addf(out, "\n  Why: %s.\n  Try: %s.\n", oom->why, oom->try);
 	text_held(verdict, out);
 	if (verdict->stack != 0) {
-		strbuf_addf(out, "  Asked for by %s, thread %u, at\n", oom_call_text(verdict->call),
-			    verdict->tid);
+		strbuf_addf(out, "  Asked for by %s, thread %u, at\n", oom->function, verdict->tid);
 		site_text(replay, verdict->stack, frames, out);
 	}
-	if (count > 0)
+	if (oom->places.count > 0)
 		strbuf_add_str(out, "  Largest places at that moment:\n");
-	for (i = 0; i < count && i < places; i++) {
-		const struct oom_place *place = &merged[i];
-
+	for (i = 0; i < oom->places.count && i < places; i++) {
 		strbuf_add_str(out, "    ");
-		strbuf_add_size(out, place->bytes);
-		add_blocks(out, place->blocks);
+		strbuf_add_size(out, held[i].bytes);
+		add_blocks(out, held[i].blocks);
 		strbuf_add_str(out, "  ");
-		add_pool(out, place->pool);
-		strbuf_add_str(out, "  ");
-		add_place(replay, place, out);
-		strbuf_add_char(out, '\n');
+		add_pool(out, held[i].pool);
+		strbuf_addf(out, "  %s\n", held[i].place);
 	}
 	if (verdict->repeats > 0)
 		strbuf_addf(out, "  Then %u more such requests were refused.\n", verdict->repeats);
 }
 
-/* ---- JSON ---- */
+/* ---- findings ---- */
 
-static void json_known(struct json *json, const char *key, uint64_t value)
+static void add_place_finding(struct findings *found, const struct oom_place *place,
+			      struct finding_range *range)
 {
-	if (value != UINT64_MAX)
-		json_u64(json, key, value);
+	struct finding_oom_place *added = FINDINGS_ADD(found, oom_place);
+
+	if (added == NULL)
+		return;
+	if (range->count++ == 0)
+		range->first = FINDINGS_COUNT(found, oom_place) - 1;
+	added->pool = place->pool;
+	added->bytes = place->bytes;
+	added->blocks = place->blocks;
+	added->largest_block_bytes = place->size_bytes;
+	added->grown_bytes = place->grown_bytes;
+	added->place = "";
+	added->call_sites = 1;
+	added->stack = place->stack;
 }
 
-static void json_place(struct replay *replay, const struct oom_place *place, const char *key,
-		       struct json *json)
+static void add_pool_finding(struct findings *found, const struct oom_pool *pool,
+			     struct finding_range *range)
 {
-	json_object(json, key);
-	json_string(json, "pool", pool_event_type(place->pool));
-	json_u64(json, "bytes", place->bytes);
-	json_u64(json, "blocks", place->blocks);
-	json_u64(json, "largest_block_bytes", place->size_bytes);
-	if (place->grown_bytes != 0)
-		json_u64(json, "grown_bytes", place->grown_bytes);
-	site_json(replay, place->stack, "frames", json);
-	json_end(json);
+	struct finding_oom_pool *added = FINDINGS_ADD(found, oom_pool);
+
+	if (added == NULL)
+		return;
+	if (range->count++ == 0)
+		range->first = FINDINGS_COUNT(found, oom_pool) - 1;
+	added->pool = pool->pool;
+	added->live_bytes = pool->live_bytes;
+	added->live_blocks = pool->live_blocks;
+	added->reserved_bytes = pool->reserved_bytes;
 }
 
-void oom_json(struct replay *replay, const struct oom_verdict *verdict, struct json *json)
+void oom_find(const struct oom_verdict *verdict, struct replay *replay, struct findings *found)
 {
-	struct oom_place merged[OOM_PLACES];
-	uint32_t count = merge_places(replay, verdict, merged), i;
-	struct strbuf line = {0};
-	char device[16];
+	struct finding_oom *oom = FINDINGS_ADD(found, oom);
+	struct strbuf text = {0};
+	uint32_t i;
 
-	device_text(verdict->device, device);
-	json_object(json, NULL);
-	json_u64(json, "number", verdict->number);
-	json_u64(json, "time_ns", run_wall_ns(replay_run(replay), verdict->time_ns));
-	json_string(json, "device", device);
-	json_string(json, "pool", pool_event_type(verdict->pool));
-	json_string(json, "function", oom_call_text(verdict->call));
-	json_u64(json, "thread", verdict->tid);
-	json_u64(json, "step", verdict->step);
-	json_u64(json, "tries", verdict->tries);
-	json_u64(json, "repeats", verdict->repeats);
-	json_u64(json, "requested_bytes", verdict->requested_bytes);
-	json_known(json, "free_bytes", verdict->free_bytes);
-	json_known(json, "total_bytes", verdict->total_bytes);
-	json_known(json, "process_bytes", verdict->process_bytes);
-	json_known(json, "other_processes_bytes", verdict->others_bytes);
-	json_known(json, "outside_pool_bytes", verdict->outside_bytes);
-	json_known(json, "reserved_unused_bytes", verdict->unused_bytes);
-	json_known(json, "largest_hole_bytes", verdict->hole_bytes);
-	json_u64(json, "waiting_bytes", verdict->waiting_bytes);
-	json_u64(json, "private_pools_unused_bytes", verdict->private_bytes);
-	json_u64(json, "given_back_bytes", verdict->given_back_bytes);
-	json_string(json, "cause", oom_cause_text(verdict->cause));
-	oom_cause_line(verdict, &line);
-	json_string(json, "why", strbuf_str(&line));
-	strbuf_reset(&line);
-	oom_advice(replay, verdict, &line);
-	json_string(json, "try", strbuf_str(&line));
-	strbuf_fini(&line);
-	json_u64(json, "bytes_per_step", verdict->per_step_bytes);
-	site_json(replay, verdict->stack, "frames", json);
+	if (oom == NULL)
+		return;
+	*oom = (struct finding_oom){.number = verdict->number,
+				    .time_ns = run_wall_ns(replay_run(replay), verdict->time_ns),
+				    .device = verdict->device,
+				    .pool = verdict->pool,
+				    .function = oom_call_text(verdict->call),
+				    .thread = verdict->tid,
+				    .step = verdict->step,
+				    .tries = verdict->tries,
+				    .repeats = verdict->repeats,
+				    .requested_bytes = verdict->requested_bytes,
+				    .free_bytes = verdict->free_bytes,
+				    .total_bytes = verdict->total_bytes,
+				    .process_bytes = verdict->process_bytes,
+				    .other_processes_bytes = verdict->others_bytes,
+				    .outside_pool_bytes = verdict->outside_bytes,
+				    .reserved_unused_bytes = verdict->unused_bytes,
+				    .largest_hole_bytes = verdict->hole_bytes,
+				    .waiting_bytes = verdict->waiting_bytes,
+				    .private_pools_unused_bytes = verdict->private_bytes,
+				    .given_back_bytes = verdict->given_back_bytes,
+				    .cause = verdict->cause,
+				    .bytes_per_step = verdict->per_step_bytes,
+				    .limited = oom_is_limited(verdict),
+				    .place = "",
+				    .stack = verdict->stack};
+	oom_cause_line(verdict, &text);
+	oom->why = findings_text(found, strbuf_str(&text));
+	strbuf_reset(&text);
+	oom_advice(replay, verdict, &text);
+	oom->try = findings_text(found, strbuf_str(&text));
+	strbuf_fini(&text);
 	if (verdict->grown_place.bytes != 0)
-		json_place(replay, &verdict->grown_place, "growing", json);
-	json_array(json, "pools");
-	for (i = 0; i < verdict->pool_count; i++) {
-		const struct oom_pool *pool = &verdict->pools[i];
-
-		json_object(json, NULL);
-		json_string(json, "pool", pool_event_type(pool->pool));
-		json_u64(json, "live_bytes", pool->live_bytes);
-		json_u64(json, "live_blocks", pool->live_blocks);
-		json_u64(json, "reserved_bytes", pool->reserved_bytes);
-		json_end(json);
-	}
-	json_end(json);
-	json_array(json, "places");
-	for (i = 0; i < count; i++)
-		json_place(replay, &merged[i], NULL, json);
-	json_end(json);
-	json_end(json);
+		add_place_finding(found, &verdict->grown_place, &oom->growing);
+	for (i = 0; i < verdict->pool_count; i++)
+		add_pool_finding(found, &verdict->pools[i], &oom->pools);
+	for (i = 0; i < verdict->place_count; i++)
+		add_place_finding(found, &verdict->places[i], &oom->places);
 }

@@ -50,6 +50,7 @@ void oom_watch_write(struct pipeline *pipeline)
 	const struct oom_verdict *verdicts = analyses_ooms(&pipeline->pass.analyses, &count);
 	struct replay *replay = pipeline->pass.replay;
 	struct mscope_error err = {0};
+	struct findings found = {0};
 	struct strbuf text = {0};
 
 	if (count == pipeline->ooms_written || count == 0)
@@ -57,8 +58,11 @@ void oom_watch_write(struct pipeline *pipeline)
 	pipeline->ooms_written = count;
 	strbuf_addf(&text, "The process %u still ran when this was written.\n",
 		    run_header(pipeline->run)->pid);
-	for (i = 0; i < count; i++)
-		oom_text(replay, &verdicts[i], OOM_PLACES, REPORT_FRAMES, &text);
+	analyses_find_ooms(&pipeline->pass.analyses, replay, &found);
+	for (i = 0; i < count && i < FINDINGS_COUNT(&found, oom); i++)
+		oom_text(&found, &FINDINGS(&found, oom)[i], &verdicts[i], replay, OOM_LINES,
+			 REPORT_FRAMES, &text);
+	findings_fini(&found);
 	/* A full disk is told at the end. */
 	if (project_make(&pipeline->project, replay_vendor(replay), &err) == 0)
 		(void)project_write(&pipeline->project, PROJECT_REPORT, &text, 0600, &err);

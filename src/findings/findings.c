@@ -25,9 +25,11 @@ enum field_type {
 	FIELD_trend,
 	FIELD_reason,
 	FIELD_why,
+	FIELD_cause,
 	FIELD_frames,
 	FIELD_sentence,
 	FIELD_list,
+	FIELD_one,
 };
 
 struct field {
@@ -42,7 +44,8 @@ struct field {
 #define FIELD(type, name, meaning) {#name, FIELD_##type, offsetof(struct_here, name), 0, 0},
 #define LIST(of, name, most, meaning)                                                              \
 	{#name, FIELD_list, offsetof(struct_here, name), FINDING_##of, most},
-#define SENTENCE() {"sentence", FIELD_sentence, 0, 0, 0},
+#define ONE(of, name, meaning) {#name, FIELD_one, offsetof(struct_here, name), FINDING_##of, 1},
+#define SENTENCE()	       {"sentence", FIELD_sentence, 0, 0, 0},
 #define HIDDEN(type, name, meaning)
 #define FINDING(name, fields, meaning) static const struct field *fields_##name(size_t *out_count);
 #include "findings/findings.def"
@@ -60,6 +63,7 @@ struct field {
 #undef FINDING
 #undef FIELD
 #undef LIST
+#undef ONE
 #undef SENTENCE
 #undef HIDDEN
 
@@ -159,6 +163,16 @@ static void json_list(const struct findings *found, const struct field *field,
 	json_end(json);
 }
 
+static void json_one(const struct findings *found, const struct field *field,
+		     const struct finding_range *range, size_t most, struct json *json)
+{
+	if (range->count > 0)
+		finding_json(found, field->kind,
+			     (const char *)found->lists[field->kind].all +
+				     range->first * kinds[field->kind].bytes,
+			     field->name, most, json);
+}
+
 static void json_field(const struct findings *found, const struct field *field, const void *at,
 		       struct json *json)
 {
@@ -218,6 +232,9 @@ static void json_field(const struct findings *found, const struct field *field, 
 	case FIELD_why:
 		json_string(json, name, unjudged_word(*(const finding_why *)at));
 		break;
+	case FIELD_cause:
+		json_string(json, name, oom_cause_text(*(const finding_cause *)at));
+		break;
 	case FIELD_frames:
 		json_raw(json, name,
 			 *(const finding_frames *)at == 0
@@ -226,6 +243,7 @@ static void json_field(const struct findings *found, const struct field *field, 
 		break;
 	case FIELD_sentence:
 	case FIELD_list:
+	case FIELD_one:
 		break;
 	}
 }
@@ -244,6 +262,8 @@ void finding_json(const struct findings *found, enum finding_kind kind, const vo
 			json_sentence(found, kind, finding, json);
 		else if (fields[i].type == FIELD_list)
 			json_list(found, &fields[i], at, most, json);
+		else if (fields[i].type == FIELD_one)
+			json_one(found, &fields[i], at, most, json);
 		else
 			json_field(found, &fields[i], at, json);
 	}

@@ -45,9 +45,11 @@ typedef enum growth_verdict finding_verdict;
 typedef enum growth_verdict finding_trend;
 typedef enum growth_reason finding_reason;
 typedef enum leaks_unjudged_reason finding_why;
+typedef enum oom_cause finding_cause;
 
 #define FIELD(type, name, meaning)	finding_##type name;
 #define LIST(kind, name, most, meaning) struct finding_range name;
+#define ONE(kind, name, meaning)	struct finding_range name;
 #define SENTENCE()
 #define HIDDEN(type, name, meaning) finding_##type name;
 #define FINDING(name, fields, meaning)                                                             \
@@ -65,6 +67,7 @@ enum finding_kind {
 };
 #undef FIELD
 #undef LIST
+#undef ONE
 #undef SENTENCE
 #undef HIDDEN
 

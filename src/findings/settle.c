@@ -14,6 +14,9 @@
 /* Blocks that a finding has as examples. */
 #define EXAMPLES 100u
 
+/* Call sites of an out-of-memory that have their stack, as many as JSON shows. */
+#define OOM_FRAMES_SHOWN 10u
+
 /* ---- names ---- */
 
 static void add_size_span(uint64_t least, uint64_t most, struct strbuf *out)
@@ -46,6 +49,10 @@ static int add_names(struct findings *found, struct replay *replay)
 		r = site_names_add(&found->names, replay, FINDINGS(found, place)[i].stack);
 	for (i = 0; i < FINDINGS_COUNT(found, holder) && r == 0; i++)
 		r = site_names_add(&found->names, replay, FINDINGS(found, holder)[i].stack);
+	for (i = 0; i < FINDINGS_COUNT(found, oom_place) && r == 0; i++)
+		r = site_names_add(&found->names, replay, FINDINGS(found, oom_place)[i].stack);
+	for (i = 0; i < FINDINGS_COUNT(found, oom) && r == 0; i++)
+		r = site_names_add(&found->names, replay, FINDINGS(found, oom)[i].stack);
 	return r < 0 ? r : site_names_settle(&found->names, replay);
 }
 
@@ -87,6 +94,34 @@ static void name_holders(struct findings *found, struct replay *replay)
 		if (holder->owner[0] != '\0')
 			strbuf_addf(&text, "  (%s)", holder->owner);
 		holder->place = findings_text(found, strbuf_str(&text));
+	}
+	strbuf_fini(&text);
+}
+
+/* Call sites that held memory when it ran out, and those that asked for more. */
+static void name_ooms(struct findings *found, struct replay *replay)
+{
+	struct strbuf text = {0};
+	const char *name;
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, oom_place); i++) {
+		struct finding_oom_place *place = &FINDINGS(found, oom_place)[i];
+
+		name = site_name(&found->names, replay, place->stack);
+		if (name == NULL) {
+			strbuf_reset(&text);
+			strbuf_add_str(&text, "blocks of ");
+			strbuf_add_size(&text, place->largest_block_bytes);
+			name = strbuf_str(&text);
+		}
+		place->place = findings_text(found, name);
+	}
+	for (i = 0; i < FINDINGS_COUNT(found, oom); i++) {
+		struct finding_oom *oom = &FINDINGS(found, oom)[i];
+
+		name = site_name(&found->names, replay, oom->stack);
+		oom->place = name == NULL ? "" : findings_text(found, name);
 	}
 	strbuf_fini(&text);
 }
@@ -275,6 +310,59 @@ static int join_holders(struct findings *found, struct finding_range *range, uin
 	return r;
 }
 
+static int most_oom_bytes(const void *a, const void *b)
+{
+	const struct finding_oom_place *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	if (x->pool != y->pool)
+		return x->pool < y->pool ? -1 : 1;
+	return strcmp(x->place, y->place);
+}
+
+static int join_oom_places(struct findings *found, struct finding_range *range)
+{
+	struct finding_oom_place *places = FINDINGS(found, oom_place) + range->first;
+	struct map index = {0};
+	size_t i, kept = 0;
+	int r = 0;
+
+	for (i = 0; i < range->count && r == 0; i++) {
+		struct map_key key = {hash_text(places[i].place), places[i].pool};
+		const uint64_t *known = map_get(&index, key);
+
+		if (known != NULL) {
+			struct finding_oom_place *to = &places[*known];
+
+			to->bytes += places[i].bytes;
+			to->blocks += places[i].blocks;
+			to->call_sites += places[i].call_sites;
+			raise_to(&to->largest_block_bytes, places[i].largest_block_bytes);
+			continue;
+		}
+		r = map_put(&index, key, kept);
+		places[kept++] = places[i];
+	}
+	map_fini(&index);
+	range->count = kept;
+	if (kept > 1)
+		qsort(places, kept, sizeof(*places), most_oom_bytes);
+	return r;
+}
+
+static void take_oom_frames(struct findings *found, struct replay *replay,
+			    const struct finding_range *range, size_t most)
+{
+	size_t i;
+
+	for (i = 0; i < range->count && i < most; i++) {
+		struct finding_oom_place *place = &FINDINGS(found, oom_place)[range->first + i];
+
+		place->frames = findings_frames(found, replay, place->stack);
+	}
+}
+
 static void take_frames(struct findings *found, struct replay *replay, size_t frames)
 {
 	size_t i, k;
@@ -291,6 +379,13 @@ static void take_frames(struct findings *found, struct replay *replay, size_t fr
 			holder->frames = findings_frames(found, replay, holder->stack);
 		}
 	}
+	for (i = 0; i < FINDINGS_COUNT(found, oom) && frames > 0; i++) {
+		struct finding_oom *oom = &FINDINGS(found, oom)[i];
+
+		oom->frames = findings_frames(found, replay, oom->stack);
+		take_oom_frames(found, replay, &oom->growing, 1);
+		take_oom_frames(found, replay, &oom->places, OOM_FRAMES_SHOWN);
+	}
 }
 
 int findings_settle(struct findings *found, struct replay *replay, size_t frames)
@@ -302,7 +397,10 @@ int findings_settle(struct findings *found, struct replay *replay, size_t frames
 		return r;
 	name_places(found, replay);
 	name_holders(found, replay);
+	name_ooms(found, replay);
 	r = join_places(found);
+	for (i = 0; i < FINDINGS_COUNT(found, oom) && r == 0; i++)
+		r = join_oom_places(found, &FINDINGS(found, oom)[i].places);
 	for (i = 0; i < FINDINGS_COUNT(found, peak) && r == 0; i++) {
 		struct finding_peak *peak = &FINDINGS(found, peak)[i];
 

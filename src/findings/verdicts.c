@@ -41,3 +41,19 @@ const char *unjudged_word(enum leaks_unjudged_reason reason)
 
 	return words[reason];
 }
+
+const char *oom_cause_text(enum oom_cause cause)
+{
+	static const char *const texts[OOM_CAUSES] = {
+		[OOM_CAUSE_FULL] = "full",
+		[OOM_CAUSE_GROWTH] = "growth",
+		[OOM_CAUSE_SPIKE] = "spike",
+		[OOM_CAUSE_FRAGMENTATION] = "fragmentation",
+		[OOM_CAUSE_OUTSIDE] = "outside the pool",
+		[OOM_CAUSE_OTHERS] = "other processes",
+		[OOM_CAUSE_WAITING] = "waiting for streams",
+		[OOM_CAUSE_PRIVATE] = "private pools",
+	};
+
+	return cause < OOM_CAUSES ? texts[cause] : "unknown";
+}

@@ -37,6 +37,19 @@ enum leaks_unjudged_reason {
 	LEAKS_UNJUDGED_END
 };
 
+/* Why memory ran out. */
+enum oom_cause {
+	OOM_CAUSE_FULL,		 /* the program needs more than the device has; nothing grew */
+	OOM_CAUSE_GROWTH,	 /* a place, or a pool, grew steadily */
+	OOM_CAUSE_SPIKE,	 /* one request, or one step, asks for far more than all before */
+	OOM_CAUSE_FRAGMENTATION, /* enough is free, in pieces that are too small */
+	OOM_CAUSE_OUTSIDE,	 /* memory of the driver beside the pool */
+	OOM_CAUSE_OTHERS,	 /* memory of other processes */
+	OOM_CAUSE_WAITING,	 /* freed, and other streams still use it */
+	OOM_CAUSE_PRIVATE,	 /* private pools keep it for themselves */
+	OOM_CAUSES
+};
+
 /* "leak", "suspect" or "kept"; of a pool "grows", "may be growing" or "steady". */
 const char *verdict_word(enum growth_verdict verdict);
 const char *trend_word(enum growth_verdict verdict);
@@ -44,5 +57,8 @@ const char *trend_word(enum growth_verdict verdict);
 /* Words of JSON: "stays", "climbs" and so on; "no_step", "outside_window" and so on. */
 const char *reason_word(enum growth_reason reason);
 const char *unjudged_word(enum leaks_unjudged_reason reason);
+
+/* "growth", "spike" and so on. */
+const char *oom_cause_text(enum oom_cause cause);
 
 #endif

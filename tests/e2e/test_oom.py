@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running out of memory: two rows SNAPSHOT for each refused request, OOM_DETAIL where the analysis is asked for, and a verdict that
 names the cause, while the program still runs. The programs know their cause, and say how many of their requests were refused."""
+import itertools
 import signal
 import subprocess
 import time
@@ -71,6 +72,19 @@ def test_what_is_held_adds_up(msmemscope, program, out):
         assert verdict["total_bytes"] == total
         assert abs(verdict["other_processes_bytes"] - taken) < total // 100
         assert abs(verdict["free_bytes"] + verdict["process_bytes"] + taken - total) < total // 20, "pages are rounded up"
+
+
+@pytest.mark.parametrize("seed, stacks", [(48, ["--call-stack=c"]), (48, []), (12, [])])
+def test_call_sites_with_the_same_name_are_one_line_with_all_their_bytes(msmemscope, program, out, seed, stacks):
+    """Without stacks, blocks of nearly the same size read the same."""
+    verdict, run = try_one(msmemscope, program, "growth", seed, out, *stacks)
+    held = [(place["pool"], place["place"]) for place in verdict["places"]]
+    assert held and len(set(held)) == len(held), held
+    assert [place["bytes"] for place in verdict["places"]] == sorted((place["bytes"] for place in verdict["places"]), reverse=True)
+    report = (run.project().path / "report.txt").read_text().split("Largest places at that moment:\n")[1].splitlines()
+    lines = [line for line in itertools.takewhile(lambda line: line.startswith("    "), report)]
+    assert [line.split("  ")[-1] for line in lines] == [name for _, name in held]
+    assert [line.split(" in ")[1].split(" ")[0] for line in lines] == [str(place["blocks"]) for place in verdict["places"]]
 
 
 def test_every_refusal_of_the_driver_has_two_rows_with_stacks(traced):
