@@ -7,7 +7,6 @@
 #include "analysis/whole_device.h"
 #include "analysis/leaks.h"
 #include "analysis/oom.h"
-#include "findings/site.h"
 #include "sink/project.h"
 #include "trace/session.h"
 
@@ -243,40 +242,35 @@ static void take_peak(struct digest *out, const struct findings *found)
 /* ---- out of memory ---- */
 
 /* The last verdict is told in full: earlier ones were survived. */
-static void take_ooms(struct digest *out, const struct report *report)
+static void take_ooms(struct digest *out, const struct report *report, const struct findings *found)
 {
 	size_t count, i;
 	const struct oom_verdict *verdicts = analyses_ooms(report->analyses, &count), *last;
-	struct strbuf place = {0};
+	const struct finding_oom *oom;
 
 	out->oom_count = (uint32_t)count;
 	out->oom_asked = (report->analyses->bits & SESSION_OOM) != 0;
-	if (verdicts == NULL || count == 0)
+	if (verdicts == NULL || count == 0 || FINDINGS_COUNT(found, oom) != count)
 		return;
 	last = &verdicts[count - 1];
+	oom = &FINDINGS(found, oom)[count - 1];
 	out->verdict = DIGEST_OOM;
 	oom_headline(last, &out->oom);
-	strbuf_add_str(&out->oom, "\nWhy: ");
-	oom_cause_line(last, &out->oom);
-	strbuf_add_str(&out->oom, ".\n");
+	strbuf_addf(&out->oom, "\nWhy: %s.\n", oom->why);
 	oom_limit_line(last, &out->oom);
-	if (site_line(report->replay, last->stack, &place))
-		strbuf_addf(&out->oom, "Asked for at: %s\n", strbuf_str(&place));
-	strbuf_fini(&place);
-	strbuf_add_str(&out->oom, "Try: ");
-	oom_advice(report->replay, last, &out->oom);
-	strbuf_add_str(&out->oom, last->place_count > 0 ? ".\nHeld at that moment:\n" : ".\n");
-	for (i = 0; i < last->place_count && i < DIGEST_PEAK; i++) {
-		const struct oom_place *holder = &last->places[i];
+	if (oom->place[0] != '\0')
+		strbuf_addf(&out->oom, "Asked for at: %s\n", oom->place);
+	strbuf_addf(&out->oom, "Try: %s.\n%s", oom->try,
+		    oom->places.count > 0 ? "Held at that moment:\n" : "");
+	for (i = 0; i < oom->places.count && i < DIGEST_PEAK; i++) {
+		const struct finding_oom_place *holder =
+			&FINDINGS(found, oom_place)[oom->places.first + i];
 		struct strbuf size = {0};
 
 		strbuf_add_size(&size, holder->bytes);
-		strbuf_addf(&out->oom, "  %10s  ", strbuf_str(&size));
-		if (!site_line(report->replay, holder->stack, &out->oom)) {
-			strbuf_addf(&out->oom, "%s blocks of ", pool_event_type(holder->pool));
-			strbuf_add_size(&out->oom, holder->size_bytes);
-		}
-		strbuf_add_char(&out->oom, '\n');
+		strbuf_addf(&out->oom, "  %10s  %s%s%s\n", strbuf_str(&size),
+			    holder->stack == 0 ? pool_event_type(holder->pool) : "",
+			    holder->stack == 0 ? " " : "", holder->place);
 		strbuf_fini(&size);
 	}
 	if (count == 2)
@@ -313,7 +307,7 @@ void digest_take_findings(struct digest *out, const struct report *report)
 
 	if (report->analyses == NULL)
 		return;
-	take_ooms(out, report);
+	take_ooms(out, report, found);
 	take_leaks(out, report, found);
 	take_peak(out, found);
 	take_held(out, report);
