@@ -72,8 +72,11 @@ static bool is_paired(const struct model *m, size_t j)
 /* The size of a request that is no line: nobody knows, so that it is tried with several powers of the batch. */
 static uint64_t odd_size_for(const struct model *m, size_t j, double batch)
 {
-	double growth = batch / (double)m->choice->run_batches[last_of(m)], size = 0;
+	double growth = batch / (double)m->choice->run_batches[last_of(m)], size;
 
+	for (size_t i = 0; i < m->choice->run_count && is_paired(m, j); i++)
+		if (batch == (double)m->choice->run_batches[i])
+			return bytes_in(m, i, j);
 	size = (double)m->requests[last_of(m)].all[j].bytes;
 	if (m->odd_power >= 1)
 		size *= growth;
@@ -295,6 +298,7 @@ static int play_batch(struct model *m, struct batch_row *row)
 				break;
 		}
 	}
+	m->odd_power = powers[0];
 	return status;
 }
 
@@ -445,6 +449,8 @@ static int make_program(struct model *m, struct mscope_error *err)
 		return -ENOMEM;
 	memcpy(copy, last->program.events, last->program.event_count * sizeof(*copy));
 	m->conditions = what_if_conditions(last);
+	/* A memory fraction was set for the batch of that run. */
+	m->conditions.limit_bytes = UINT64_MAX;
 	return twin_settings_parse(last->history->settings, &last->release, &m->conditions.settings,
 				   err);
 }

@@ -234,6 +234,24 @@ def test_the_text_says_how_many_are_paired_and_the_largest_batch(snapshot, msmem
     assert "runs with batch 8 and 12" in text and "allocations are paired" in text and "recorded" in text and "largest batch" in text
 
 
+def with_workspaces(batch):
+    """A library takes workspaces whose size follows no line: 5 % of the memory."""
+    p = Program()
+    kept = [p.request(batch * 4 * MIB, f"forward{layer}") for layer in range(20)]
+    p.free(p.request({8: 71_000_001, 12: 53_000_003}.get(batch, 60_000_001), "workspace"), *kept)
+    return p
+
+
+def test_sizes_that_follow_no_line_are_named_and_make_ranges(ask, snapshot, play):
+    runs = [snapshot(with_workspaces(batch), f"b{batch}.pickle") for batch in (8, 12)]
+    pool = ask(runs, "--batch=16", f"--limit={1500 * MIB}")
+    assert [site["call_site"].split()[1] for site in pool["not_linear"]] == ["workspace"]
+    [row] = pool["batches"]
+    assert row["low"] < play(with_workspaces(16))[1]["reserved_peak"] < row["high"]
+    # The search for the largest batch takes workspaces to grow with the batch.
+    assert pool["largest_batch"] == 17
+
+
 def test_python_gets_the_same(ask, snapshot, dist):
     runs = [snapshot(training(3, batch), f"b{batch}.pickle") for batch in (8, 12)]
     script = ("import json, sys, msmemscope\n"
