@@ -29,6 +29,8 @@ struct import_row {
 	uint32_t shape, format;
 	uint32_t stream, task; /* UINT32_MAX: unknown */
 	uint32_t stack;	       /* Python's, of an allocation */
+	uint32_t class, label; /* of a block's owner: row_owners.h */
+	uint32_t module;       /* likewise */
 	uint32_t file;
 	uint8_t kind;	    /* enum row_kind */
 	uint8_t pool;	    /* of a block */

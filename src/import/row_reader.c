@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "import/row.h"
+#include "import/row_owners.h"
 
 /* As long as a text of a trace may be. */
 #define TEXT_MAX 4096u
@@ -98,6 +99,23 @@ static bool read_address(const struct importer *importer, const struct import_fi
 
 /* ---- what takes more than a key: 0, or what is wrong ---- */
 
+static void read_owner(struct importer *importer, struct import_row *row)
+{
+	const char *text = importer->attr.value[ATTR_owner];
+	struct row_owner owner;
+
+	if (text == NULL || *text == '\0')
+		return;
+	owner = row_owner_of(text, row->pool == POOL_hal);
+	row->module = owner.module;
+	if (owner.class_length > 0)
+		row->class = intern(importer, owner.class,
+				    owner.class_length < TEXT_MAX ? owner.class_length : TEXT_MAX);
+	if (owner.label_length > 0)
+		row->label = intern(importer, owner.label,
+				    owner.label_length < TEXT_MAX ? owner.label_length : TEXT_MAX);
+}
+
 static const char *read_block(struct importer *importer, const struct import_field *fields,
 			      struct import_row *row)
 {
@@ -117,6 +135,7 @@ static const char *read_block(struct importer *importer, const struct import_fie
 	row->shadow = attr_flag(importer, ATTR_shadow);
 	row->page = page_parse(importer->attr.value[ATTR_page_type]);
 	row->block_kind = block_kind_parse(importer->attr.value[ATTR_alloc_type]);
+	read_owner(importer, row);
 	return NULL;
 }
 
@@ -294,6 +313,7 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 		 const char **out_why)
 {
 	struct import_row row = {.file = importer->file,
+				 .module = MODULE_UNKNOWN,
 				 .total_bytes = UINT64_MAX,
 				 .stream = UINT32_MAX,
 				 .task = UINT32_MAX};

@@ -36,7 +36,7 @@ struct output {
 	struct map by_tid;
 	struct context *contexts;
 	size_t context_count, context_room;
-	struct map context_known; /* pool, kind, page and device -> index */
+	struct map context_known; /* pool, kind, page, device and module -> index */
 	struct map live;	  /* pool, address -> context */
 	struct map totals;	  /* pool, device -> the last total */
 	struct map clocks;	  /* devices whose clock is defined */
@@ -117,9 +117,10 @@ static uint32_t stack_in(struct output *out, struct writer *w, uint32_t stack)
 
 /* Index of a context, new or known. */
 static uint32_t context_of(struct output *out, uint8_t pool, uint8_t block_kind, uint8_t page,
-			   uint32_t device)
+			   uint32_t device, uint32_t module)
 {
-	struct map_key key = {(uint64_t)pool << 16 | (uint64_t)block_kind << 8 | page, device};
+	struct map_key key = {(uint64_t)pool << 16 | (uint64_t)block_kind << 8 | page,
+			      (uint64_t)module << 32 | device};
 	uint64_t *known = map_get(&out->context_known, key);
 
 	if (known != NULL)
@@ -135,7 +136,7 @@ static uint32_t context_of(struct output *out, uint8_t pool, uint8_t block_kind,
 							     .page = page,
 							     .vendor = out->importer->vendor,
 							     .device = device,
-							     .module = MODULE_UNKNOWN};
+							     .module = module};
 	return (uint32_t)out->context_count++;
 }
 
@@ -159,12 +160,14 @@ static uint32_t context_in(struct output *out, struct writer *w, uint32_t contex
 
 static uint32_t context_of_block(struct output *out, const struct import_row *row)
 {
-	return context_of(out, row->pool, row->block_kind, row->page, row->device);
+	return context_of(out, row->pool, row->block_kind, row->page, row->device, row->module);
 }
 
 static uint32_t context_of_device(struct output *out, struct writer *w, uint32_t device)
 {
-	return context_in(out, w, context_of(out, POOL_UNKNOWN, BLOCK_ALLOC, PAGE_UNKNOWN, device));
+	return context_in(
+		out, w,
+		context_of(out, POOL_UNKNOWN, BLOCK_ALLOC, PAGE_UNKNOWN, device, MODULE_UNKNOWN));
 }
 
 /* ---- records that take more than copying ---- */
@@ -177,17 +180,36 @@ static struct map_key live_key(const struct import_row *row)
 	return (struct map_key){pool, row->address};
 }
 
+/* The user's label of what the thread allocates from here on, or its end. */
+static void put_label(struct output *out, struct writer *w, uint32_t text, uint32_t kind)
+{
+	if (text != 0)
+		BUILDER_PUT(&w->builder, label, 0, .text = text_in(out, w, text), .kind = kind);
+}
+
+/* The class of the block that was allocated last: a model's classes are known when the block is there, and analyses rely on that. */
+static void put_class(struct output *out, struct writer *w, uint32_t context,
+		      const struct import_row *row)
+{
+	if (row->class != 0)
+		BUILDER_PUT(&w->builder, label, context, .address = row->address,
+			    .text = text_in(out, w, row->class), .kind = LABEL_MODEL);
+}
+
 static void put_alloc(struct output *out, struct writer *w, uint32_t context,
 		      const struct import_row *row)
 {
 	uint32_t id = context_in(out, w, context), stack = stack_in(out, w, row->stack);
 
+	put_label(out, w, row->label, LABEL_PUSH);
 	if (row->size_bytes <= SIZE_NARROW_MAX && stack <= STACK_MAX)
 		BUILDER_PUT(&w->builder, block_alloc, id, .address = row->address,
 			    .size_bytes = row->size_bytes, .stack = stack);
 	else
 		BUILDER_PUT(&w->builder, block_alloc_wide, id, .address = row->address,
 			    .size_bytes = row->size_bytes, .stack = stack);
+	put_label(out, w, row->label, LABEL_POP);
+	put_class(out, w, id, row);
 	if (map_put(&out->live, live_key(row), context) < 0)
 		fail(out, -ENOMEM);
 	if (!out->importer->one_process)
@@ -215,7 +237,8 @@ static void put_total(struct output *out, struct writer *w, const struct import_
 		fail(out, -ENOMEM);
 	BUILDER_PUT(&w->builder, pool_total,
 		    context_in(out, w,
-			       context_of(out, row->pool, BLOCK_ALLOC, PAGE_UNKNOWN, row->device)),
+			       context_of(out, row->pool, BLOCK_ALLOC, PAGE_UNKNOWN, row->device,
+					  MODULE_UNKNOWN)),
 		    .reserved_bytes = row->total_bytes);
 }
 

@@ -8,8 +8,8 @@
  *
  * Where a file is silent, as little as possible is made up: a block that is only freed lived before the first row; frees that
  * the original invents when the process ends are left out; the number of a range is that of its place among the ranges.
- * Python call stacks of allocations are taken over; those of C are text in a file and addresses in a trace, and are not. Nothing in a
- * row is trusted.
+ * Python call stacks and owners of allocations are taken over; stacks of C are text in a file and addresses in a trace, and are not.
+ * Nothing in a row is trusted.
  */
 #ifndef MSCOPE_IMPORT_ROWS_H
 #define MSCOPE_IMPORT_ROWS_H

@@ -295,6 +295,15 @@ const char *replay_owner_text(const struct replay *replay, uint32_t owner)
 	return owners_text(&replay->labels.owners, owner);
 }
 
+const char *replay_owner_shown(const struct replay *replay, uint32_t owner)
+{
+	const struct owners *owners = &replay->labels.owners;
+
+	return replay->labels.shown || owners_is_labelled(owners, owner)
+		       ? owners_text(owners, owner)
+		       : "";
+}
+
 enum owner_class replay_owner_class(const struct replay *replay, uint32_t owner)
 {
 	return owners_class(&replay->labels.owners, owner);

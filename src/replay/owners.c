@@ -26,7 +26,7 @@ static const struct class_row {
 
 static const char *const modules[] = {
 #define CANN_MODULE(number, text) [number] = text,
-#include "replay/cann_modules.def"
+#include "trace/cann_modules.def"
 #undef CANN_MODULE
 };
 

@@ -466,6 +466,9 @@ uint64_t usage_requested(const struct usage *usage);
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);
 
+/* The same where people read it: "" unless owners are asked for or the user labelled the block. */
+const char *replay_owner_shown(const struct replay *replay, uint32_t owner);
+
 /* Class of block.owner. What is decided by class asks here; texts hold labels of the user's own too. */
 enum owner_class replay_owner_class(const struct replay *replay, uint32_t owner);
 bool replay_is_decomposed(const struct replay *replay);

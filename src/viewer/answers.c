@@ -34,7 +34,7 @@ static void say_pools(const struct model *model, struct json *json)
 	for (i = 0; i < model->pool_count; i++) {
 		const struct model_pool *pool = &model->pools[i];
 
-		if (pool->blocks == 0)
+		if (pool->blocks == 0 || pool->hidden)
 			continue;
 		device_text(pool->device, device);
 		json_object(json, NULL);
@@ -120,6 +120,7 @@ static void say_findings(struct model *model, bool brief, struct json *json)
 		return;
 	left = answer_leaks(model, findings, "leaks", brief ? LEAKS_BRIEF : ANSWER_LEAKS, json);
 	json_u64(json, "more_leaks", left);
+	json_bool(json, "asked", findings != NULL && findings->judgement.asked);
 	json_bool(json, "judged", findings != NULL && findings->judgement.judged);
 	json_bool(json, "clean", findings != NULL && findings->judgement.clean);
 }

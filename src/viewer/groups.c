@@ -4,20 +4,47 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "findings/site.h"
+#include "findings/findings.h"
 #include "base/map.h"
 
-#define WITHOUT_STACK (UINT64_C(1) << 40)
+/*
+ * A key of call sites: the lower half is the call site, or of blocks without a stack the class of their size. Above it is the owner
+ * whom the name shows, 0: none; so the findings tell holders of a peak apart.
+ */
+#define WITHOUT_STACK (UINT64_C(1) << 63)
+#define NOT_RECORDED  (UINT64_C(1) << 62) /* allocated while recording was off */
+#define OWNER_AT      32u
+#define OWNER_MASK    0x3fffffffu
+
+/* The smallest class that has a name of its own. */
+#define LEAST_CLASS 10u
+
+static uint64_t size_class(uint64_t bytes)
+{
+	unsigned bits = bytes == 0 ? 0 : 64u - (unsigned)__builtin_clzll(bytes);
+
+	return bits < LEAST_CLASS ? LEAST_CLASS : bits;
+}
+
+static uint64_t owner_bits(const struct model *model, const struct model_block *block)
+{
+	return replay_owner_shown(model->pass.replay, block->owner)[0] == '\0'
+		       ? 0
+		       : (uint64_t)(block->owner & OWNER_MASK) << OWNER_AT;
+}
 
 uint64_t group_key(struct model *model, const struct model_block *block, enum answer_by by)
 {
+	uint64_t owner = by == BY_PLACE ? owner_bits(model, block) : 0;
+
 	if (by == BY_OWNER)
 		return block->owner;
-	if (block->stack != 0)
-		return by == BY_PLACE ? model_place(model, block->stack)
-				      : model_site(model, block->stack);
-	return WITHOUT_STACK |
-	       (block->size_bytes == 0 ? 0u : 64u - (unsigned)__builtin_clzll(block->size_bytes));
+	if (block->outside && (by == BY_PLACE || block->stack == 0))
+		return WITHOUT_STACK | NOT_RECORDED | owner;
+	if (block->stack == 0)
+		return WITHOUT_STACK | size_class(block->size_bytes) | owner;
+	return owner | (by == BY_PLACE ? model_place(model, block->stack)
+				       : model_site(model, block->stack));
 }
 
 void group_name(struct model *model, uint64_t key, enum answer_by by, struct strbuf *out)
@@ -28,14 +55,15 @@ void group_name(struct model *model, uint64_t key, enum answer_by by, struct str
 	if (by == BY_OWNER) {
 		owner = replay_owner_text(replay, (uint32_t)key);
 		strbuf_add_str(out, owner[0] == '\0' ? "unknown owner" : owner);
-	} else if (key & WITHOUT_STACK) {
-		unsigned bits = (unsigned)(key & 127);
-
-		strbuf_add_str(out, "no stack, up to ");
-		strbuf_add_size(out, bits >= 64 ? UINT64_MAX : UINT64_C(1) << bits);
-	} else if (!model_name(model, (uint32_t)key, out)) {
-		strbuf_add_str(out, "no stack");
+		return;
 	}
+	if (key & WITHOUT_STACK)
+		size_class_words(key & 127, !(key & NOT_RECORDED), out);
+	else if (!model_name(model, (uint32_t)key, out))
+		strbuf_add_str(out, "no stack");
+	owner = replay_owner_text(replay, (uint32_t)(key >> OWNER_AT) & OWNER_MASK);
+	if (key >> OWNER_AT & OWNER_MASK)
+		strbuf_addf(out, "  (%s)", owner);
 }
 
 struct weight {

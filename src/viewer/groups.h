@@ -5,7 +5,7 @@
 
 #include "viewer/answers.h"
 
-/* What tells groups apart; of blocks without a stack the class of their size. */
+/* What tells groups apart. Those by call site are the lines that findings have: settle.c in src/findings makes the same of a peak. */
 uint64_t group_key(struct model *model, const struct model_block *block, enum answer_by by);
 
 /* Appends the group's name for people. */

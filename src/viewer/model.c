@@ -101,6 +101,7 @@ static int take_block(struct model *model, struct replay *replay, const struct r
 						   history_operator(&model->history, row->writer),
 					   .tid = block->tid,
 					   .step = block->latest_step,
+					   .outside = block->outside_window,
 					   .pool = (uint32_t)index + 1};
 		pool->blocks++;
 		if (block->allocation_id >= model->block_count)
@@ -199,6 +200,7 @@ static void update_pools(struct model *model)
 		pool->total_bytes = driver == NULL ? 0 : driver->total_bytes;
 		pool->pool = usages[i].pool;
 		pool->device = usages[i].device;
+		pool->hidden = usages[i].hidden;
 		pool->peak_bytes = usages[i].peak_bytes;
 		pool->peak_ns = run_wall_ns(model->input.run, usages[i].peak_time_ns);
 		if (model->last_window)
@@ -258,7 +260,9 @@ int model_open(struct model *model, const char *word, uint32_t pid, const char *
 {
 	struct pass_setup setup = {
 		.elves = &model->elves,
-		.analysis = SESSION_LEAKS | SESSION_DECOMPOSE | SESSION_OOM,
+		.analysis = SESSION_LEAKS,
+		.follow_analysis = true,
+		.follow_choice = true,
 		.row = on_row,
 		.event = on_event,
 		.event_arg = model,
@@ -282,12 +286,16 @@ int model_open(struct model *model, const char *word, uint32_t pid, const char *
 	launch = run_identity(setup.run, SESSION_LAUNCH_KEY);
 	session = launch == NULL ? NULL : calloc(1, sizeof(*session));
 	if (session != NULL && launch_read(launch, session)) {
-		setup.analysis |= session->analysis;
+		setup.analysis = session->analysis;
 		setup.settings = settings_of_session(session);
+		setup.choice = pass_choice(session);
 	}
 	free(session);
 	setup.root = model->is_live ? model->live.root : NULL;
 	r = pass_open(&model->pass, &setup, err);
+	/* Views by owner are there in any case; names show owners if these were asked for. */
+	if (r == 0)
+		r = replay_decompose(model->pass.replay);
 	if (r == 0 && !model->is_live)
 		r = run_poll(setup.run, 0, true);
 	if (r < 0 && err->code == 0)

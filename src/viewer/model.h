@@ -35,6 +35,7 @@ struct model_block {
 	uint32_t tid;
 	uint32_t step; /* the latest that had begun */
 	uint32_t pool; /* index in model.pools, + 1 */
+	bool outside;  /* allocated while recording was off */
 };
 
 enum model_figure {
@@ -51,6 +52,7 @@ struct model_pool {
 	uint64_t peak_bytes, peak_ns;
 	uint64_t total_bytes; /* of the device, 0: unknown */
 	uint64_t blocks;
+	bool hidden; /* of a device that nobody asked for */
 };
 
 struct model_step {

@@ -15,6 +15,7 @@
 
 struct share {
 	uint64_t key;
+	const char *name; /* of struct shares */
 	uint64_t bytes, blocks;
 	/* Of blocks that were called leaked; others of a leaking place are not judged. */
 	uint64_t leaked_bytes;
@@ -26,7 +27,42 @@ static int larger(const void *a, const void *b)
 
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
-	return x->key < y->key ? -1 : x->key > y->key;
+	return strcmp(x->name, y->name);
+}
+
+/* What each group holds at one moment. */
+struct shares {
+	struct share *list;
+	size_t count, room;
+	struct strbuf names; /* NUL-terminated */
+};
+
+static void shares_fini(struct shares *shares)
+{
+	free(shares->list);
+	strbuf_fini(&shares->names);
+}
+
+/* Names them and sorts them: the largest first, equal ones by name, as findings have holders of a peak. */
+static int shares_settle(struct model *model, struct shares *shares, enum answer_by by)
+{
+	const char *name;
+	size_t i;
+
+	for (i = 0; i < shares->count; i++) {
+		group_name(model, shares->list[i].key, by, &shares->names);
+		strbuf_add_char(&shares->names, '\0');
+	}
+	if (strbuf_failed(&shares->names))
+		return -ENOMEM;
+	name = shares->names.data;
+	for (i = 0; i < shares->count; i++) {
+		shares->list[i].name = name;
+		name += strlen(name) + 1;
+	}
+	if (shares->count > 0)
+		qsort(shares->list, shares->count, sizeof(*shares->list), larger);
+	return 0;
 }
 
 /* Blocks that were called leaked, by their numbers. 0 or -ENOMEM. */
@@ -45,12 +81,11 @@ static int find_leaked(struct model *model, struct map *out)
 	return r;
 }
 
-/* What each group holds at the moment, largest first. 0 or -ENOMEM; the caller frees the list in either case. */
+/* What each group holds at the moment. 0 or -ENOMEM; the caller ends `out` in either case. */
 static int shares_at(struct model *model, uint32_t pool, enum answer_by by, uint64_t time_ns,
-		     struct share **out, size_t *out_count)
+		     struct shares *out)
 {
 	struct map numbers = {0}, leaked = {0};
-	size_t room = 0, count = 0;
 	uint64_t i;
 	int r = find_leaked(model, &leaked);
 
@@ -65,26 +100,24 @@ static int shares_at(struct model *model, uint32_t pool, enum answer_by by, uint
 		key = (struct map_key){group_key(model, block, by), 0};
 		number = map_get(&numbers, key);
 		if (number == NULL) {
-			r = array_reserve(out, &room, count + 1, sizeof(**out));
+			r = array_reserve(&out->list, &out->room, out->count + 1,
+					  sizeof(*out->list));
 			if (r == 0)
-				r = map_put(&numbers, key, count);
+				r = map_put(&numbers, key, out->count);
 			if (r < 0)
 				break;
-			(*out)[count] = (struct share){.key = key.a};
+			out->list[out->count] = (struct share){.key = key.a};
 		}
-		share = &(*out)[number == NULL ? count : *number];
+		share = &out->list[number == NULL ? out->count : *number];
 		share->bytes += block->size_bytes;
 		share->blocks++;
 		if (map_get(&leaked, (struct map_key){i, 0}) != NULL)
 			share->leaked_bytes += block->size_bytes;
-		count += number == NULL;
+		out->count += number == NULL;
 	}
 	map_fini(&numbers);
 	map_fini(&leaked);
-	if (count > 0)
-		qsort(*out, count, sizeof(**out), larger);
-	*out_count = count;
-	return r;
+	return r < 0 ? r : shares_settle(model, out, by);
 }
 
 static void say_figures(const struct model_pool *pool, uint64_t time_ns, struct json *json)
@@ -103,40 +136,38 @@ static void say_figures(const struct model_pool *pool, uint64_t time_ns, struct 
 void answer_moment(struct model *model, const struct question *question, struct json *json)
 {
 	const struct model_pool *pool = question_pool(model, question);
-	struct share *shares = NULL;
-	struct strbuf name = {0};
-	size_t count = 0, i;
+	struct shares shares = {0};
 	uint64_t rest = 0;
+	size_t i;
 
 	json_u64(json, "at_ns", model_since(model, question->at_ns));
 	json_u64(json, "step", model_step(model, question->at_ns));
 	if (pool == NULL ||
-	    shares_at(model, question->pool, question->by, question->at_ns, &shares, &count) < 0) {
+	    shares_at(model, question->pool, question->by, question->at_ns, &shares) < 0) {
 		json_string(json, "error", pool == NULL ? "there is no such pool" : "no memory");
-		free(shares);
+		shares_fini(&shares);
 		return;
 	}
 	say_figures(pool, question->at_ns, json);
 	json_array(json, "groups");
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < shares.count; i++) {
+		const struct share *share = &shares.list[i];
+
 		if (i >= MOMENT_GROUPS) {
-			rest += shares[i].bytes;
+			rest += share->bytes;
 			continue;
 		}
-		strbuf_reset(&name);
-		group_name(model, shares[i].key, question->by, &name);
 		json_object(json, NULL);
-		json_string(json, "name", strbuf_str(&name));
-		json_u64(json, "bytes", shares[i].bytes);
-		json_u64(json, "blocks", shares[i].blocks);
-		if (shares[i].leaked_bytes > 0)
-			json_u64(json, "leaked_bytes", shares[i].leaked_bytes);
+		json_string(json, "name", share->name);
+		json_u64(json, "bytes", share->bytes);
+		json_u64(json, "blocks", share->blocks);
+		if (share->leaked_bytes > 0)
+			json_u64(json, "leaked_bytes", share->leaked_bytes);
 		json_end(json);
 	}
 	json_end(json);
 	json_u64(json, "others", rest);
-	strbuf_fini(&name);
-	free(shares);
+	shares_fini(&shares);
 }
 
 void answer_highest(struct model *model, const struct question *question, struct json *json)
@@ -167,23 +198,17 @@ struct pairs {
 	struct map by_name;
 };
 
-static int add_side(struct pairs *pairs, int side, struct model *model, enum answer_by by,
-		    const struct share *shares, size_t count)
+static int add_side(struct pairs *pairs, int side, const struct shares *shares)
 {
-	struct strbuf name = {0};
 	size_t i;
 	int r = 0;
 
-	for (i = 0; i < count && r == 0; i++) {
-		struct map_key key;
-		const uint64_t *at;
-		size_t number;
+	for (i = 0; i < shares->count && r == 0; i++) {
+		const struct share *share = &shares->list[i];
+		struct map_key key = {hash_text(share->name), strlen(share->name)};
+		const uint64_t *at = map_get(&pairs->by_name, key);
+		size_t number = at == NULL ? pairs->count : *at;
 
-		strbuf_reset(&name);
-		group_name(model, shares[i].key, by, &name);
-		key = (struct map_key){hash_text(strbuf_str(&name)), name.length};
-		at = map_get(&pairs->by_name, key);
-		number = at == NULL ? pairs->count : *at;
 		if (at == NULL) {
 			if (array_reserve(&pairs->list, &pairs->room, number + 1,
 					  sizeof(*pairs->list)) < 0 ||
@@ -191,14 +216,13 @@ static int add_side(struct pairs *pairs, int side, struct model *model, enum ans
 				r = -ENOMEM;
 			else
 				pairs->list[pairs->count++] =
-					(struct pair){.name = strdup(strbuf_str(&name))};
+					(struct pair){.name = strdup(share->name)};
 		}
 		if (r == 0) {
-			pairs->list[number].bytes[side] += shares[i].bytes;
-			pairs->list[number].blocks[side] += shares[i].blocks;
+			pairs->list[number].bytes[side] += share->bytes;
+			pairs->list[number].blocks[side] += share->blocks;
 		}
 	}
-	strbuf_fini(&name);
 	return r;
 }
 
@@ -267,18 +291,16 @@ void answer_difference(struct model *model, const struct question *question, str
 	size_t i;
 
 	for (side = 0; side < 2 && r == 0; side++) {
-		struct share *shares = NULL;
-		size_t count = 0;
+		struct shares shares = {0};
 
 		if (pools[side] >= models[side]->pool_count) {
 			json_string(json, "error", "there is no such pool");
 			break;
 		}
-		r = shares_at(models[side], pools[side], question->by, times[side], &shares,
-			      &count);
+		r = shares_at(models[side], pools[side], question->by, times[side], &shares);
 		if (r == 0)
-			r = add_side(&pairs, side, models[side], question->by, shares, count);
-		free(shares);
+			r = add_side(&pairs, side, &shares);
+		shares_fini(&shares);
 		json_object(json, sides[side]);
 		json_u64(json, "at_ns", model_since(models[side], times[side]));
 		json_u64(json, "step", model_step(models[side], times[side]));

@@ -56,7 +56,7 @@ static bool has_text(struct search *search, enum search_in in, uint64_t value)
 	else if (in == IN_STACK)
 		add_stack(search->model->pass.replay, (uint32_t)value, &text);
 	else
-		group_name(search->model, value, in == IN_OWNER ? BY_OWNER : BY_PLACE, &text);
+		group_name(search->model, value, in == IN_OWNER ? BY_OWNER : BY_STACK, &text);
 	found = strcasestr(strbuf_str(&text), search->text) != NULL;
 	strbuf_fini(&text);
 	(void)map_put(&search->known, key, found);
@@ -68,7 +68,7 @@ static bool block_has(struct search *search, const struct model_block *block)
 	struct model *model = search->model;
 
 	return search->text == NULL ||
-	       has_text(search, IN_PLACE, group_key(model, block, BY_PLACE)) ||
+	       has_text(search, IN_PLACE, group_key(model, block, BY_STACK)) ||
 	       has_text(search, IN_OWNER, group_key(model, block, BY_OWNER)) ||
 	       (block->operation != 0 && has_text(search, IN_NAME, block->operation)) ||
 	       (block->stack != 0 && has_text(search, IN_STACK, model_site(model, block->stack)));
@@ -141,7 +141,7 @@ static void say_row(struct model *model, uint64_t id, struct json *json)
 	json_u64(json, "accesses", block->accesses);
 	json_string(json, "operator", history_name(&model->history, block->operation));
 	say_group(model, block, BY_OWNER, "owner", json);
-	say_group(model, block, BY_PLACE, "place", json);
+	say_group(model, block, BY_STACK, "place", json);
 }
 
 void answer_table(struct model *model, const struct question *question, struct json *json)
@@ -230,7 +230,7 @@ static void say_event(struct model *model, const struct history_event *event, st
 	if (block != NULL) {
 		json_u64(json, "block", event->block);
 		json_u64(json, "bytes", block->size_bytes);
-		say_group(model, block, BY_PLACE, "place", json);
+		say_group(model, block, BY_STACK, "place", json);
 	}
 	json_end(json);
 }

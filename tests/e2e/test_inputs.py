@@ -258,6 +258,19 @@ def test_a_dump_alone_has_the_call_sites_of_its_stacks(scripts, msmemscope):
     assert [alone[key] for key in ("blocks", "bytes", "bytes_per_step")] == [place[key] for key in ("blocks", "bytes", "bytes_per_step")]
 
 
+def test_a_dump_alone_knows_what_a_model_holds(scripts, msmemscope, out):
+    """The state of an optimizer grows with its first steps and is no leak; its owner is in the rows."""
+    [dump] = scripts.command(TWO_SITES, "--call-stack=python").project().dumps()
+    found = {}
+    for owner in ("", "owner:PTA@model@optimizer_state,"):
+        path = out / f"memscope_dump_{len(owner)}.csv"
+        path.write_text(dump.read_text(encoding="utf-8").replace("{allocation_id", "{" + owner + "allocation_id"), encoding="utf-8")
+        [process] = json.loads(msmemscope("info", "--json", "--analysis=leaks,decompose", path, output=False).check().stdout)["processes"]
+        found[owner] = {(place["verdict"], place["reason"]) for place in process["places"]}
+    assert "leak" in {verdict for verdict, _ in found[""]}
+    assert {verdict for verdict, _ in found["owner:PTA@model@optimizer_state,"]} == {"kept"}, found
+
+
 FRAMES = [
     ("/a/b.py(17): train", {"file": "/a/b.py", "line": 17, "function": "train"}),
     ("/a (1): x/b.py(3): <lambda>", {"file": "/a (1): x/b.py", "line": 3, "function": "<lambda>"}),

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs about which forms of one run once disagreed, each compared in every form (same.py), with the truth that the program knows."""
-import sys
+import json
 
 import pytest
 
 import same
+import viewed
 
 KEPT = """
 import npu
@@ -111,4 +112,72 @@ for _ in range(12):
 
 def test_a_pool_has_one_end(scripts, msmemscope):
     run = scripts.command(TWO_ENDS)
+    same.check(run, msmemscope)
+
+
+# ---- what people see as one line ----
+
+def test_holders_of_a_peak_are_the_same_lines_in_every_form(program, msmemscope):
+    run = msmemscope("--", *program("leaky_steps", "--steps=12")).check()
+    [names] = {tuple(holder["place"] for holder in peak["places"]) for peak in msmemscope.info(run.project())["peaks"][:1]}
+    assert any(name.startswith("blocks of ") for name in names), names
+    assert same.screen_of(same.screens(run.stderr), run.project().path) is not None
+    same.check(run, msmemscope)
+
+
+# Four call sites hold the same bytes.
+EQUAL = KEPT + """
+def b(): kept.append(npu.alloc(1 << 20))
+def d(): kept.append(npu.alloc(1 << 20))
+def a(): kept.append(npu.alloc(1 << 20))
+def c(): kept.append(npu.alloc(1 << 20))
+for one in (c, a, d, b):
+    one()
+"""
+
+
+def test_holders_of_equal_bytes_are_in_the_order_of_their_names(scripts, msmemscope):
+    run = scripts.command(EQUAL)
+    names = [holder["place"] for holder in msmemscope.info(run.project())["peaks"][0]["places"]]
+    assert len(names) == 4 and names == sorted(names)
+    same.check(run, msmemscope)
+
+
+# ---- what nobody asked for ----
+
+LEAK = KEPT + """
+for _ in range(12):
+    kept.append(npu.alloc(5000))
+    kept.append(npu.alloc(3000, device=1))
+    npu.step()
+"""
+
+
+def page_of(run):
+    return viewed.answers(run.project().path / "report.html", ("summary/0/",))["summary/0///"]
+
+
+def test_a_page_has_the_leaks_that_were_asked_for(scripts, msmemscope):
+    run = scripts.command(LEAK, "--analysis=none")
+    assert page_of(run)["leaks"] == [] and not page_of(run)["asked"]
+    same.check(run, msmemscope)
+
+
+def test_a_page_has_the_devices_that_were_asked_for(scripts, msmemscope):
+    run = scripts.command(LEAK, "--device=npu:1")
+    assert {pool["device"] for pool in page_of(run)["pools"]} == {"1"} and len(page_of(run)["leaks"]) == 1
+    same.check(run, msmemscope)
+
+
+# ---- owners ----
+
+def test_a_dump_alone_has_the_owners_of_its_rows(scripts, msmemscope):
+    """A leak keeps its label, and what is counted by owner is the same."""
+    run = scripts.command(LABELLED.format(label="cache"), "--analysis=leaks,decompose")
+    [dump] = run.project().dumps()
+    alone = json.loads(msmemscope("info", "--json", "--analysis=leaks,decompose", dump, output=False).check().stdout)["processes"][0]
+    wanted = msmemscope.info(run.project())
+    assert [place["owner"] for place in wanted["places"] if place["verdict"] == "leak"] == ["CANN@SLOG@cache"]
+    assert [place["owner"] for place in alone["places"]] == [place["owner"] for place in wanted["places"]]
+    assert alone["decompose"] == wanted["decompose"]
     same.check(run, msmemscope)

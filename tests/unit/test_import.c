@@ -17,6 +17,7 @@
 #include "engine/input.h"
 #include "engine/pass.h"
 #include "import/csv_reader.h"
+#include "import/row_owners.h"
 #include "import/snapshot_rounds.h"
 #include "replay/replay.h"
 
@@ -45,6 +46,51 @@ static void read_all(const char *data, size_t bytes, char *out, size_t room)
 	assert_int_equal(r, 0);
 	csv_fini(&reader);
 	(void)close(fd);
+}
+
+static void an_owner_is_a_class_and_labels(void **state)
+{
+	static const struct {
+		const char *text, *class, *label;
+		bool is_driver;
+		uint32_t module;
+	} cases[] = {
+		{"PTA", "", "", false, MODULE_UNKNOWN},
+		{"PTA@ops@aten", "ops@aten", "", false, MODULE_UNKNOWN},
+		{"PTA@ops@aten@mine@inner", "ops@aten", "mine@inner", false, MODULE_UNKNOWN},
+		{"PTA@model@weight", "model@weight", "", false, MODULE_UNKNOWN},
+		{"HOST@model@weight@mine", "model@weight", "mine", false, MODULE_UNKNOWN},
+		{"PTA@model@buffer@layers.0.table", "model@buffer@layers.0.table", "", false,
+		 MODULE_UNKNOWN},
+		{"PTA@model@temporary@forward@mine", "model@temporary@forward", "mine", false,
+		 MODULE_UNKNOWN},
+		{"PTA@mine", "", "mine", false, MODULE_UNKNOWN},
+		{"PTA@models@weight", "", "models@weight", false, MODULE_UNKNOWN},
+		{"PTA@weight", "model@weight", "", false, MODULE_UNKNOWN},
+		{"PTA@ops", "ops@aten", "", false, MODULE_UNKNOWN},
+		{"PTA@ops@aten::mul", "ops@aten::mul", "", false, MODULE_UNKNOWN},
+		{"CANN@HCCL", "", "", true, 3},
+		{"CANN@HCCL@mine", "", "mine", true, 3},
+		{"CUDA@mine", "", "mine", true, MODULE_UNKNOWN},
+		{"CANN@NOBODY@mine", "", "mine", true, MODULE_UNKNOWN},
+		{"PTA@", "", "", false, MODULE_UNKNOWN},
+		{"PTA@model", "model", "", false, MODULE_UNKNOWN},
+		{"", "", "", false, MODULE_UNKNOWN},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct row_owner owner = row_owner_of(cases[i].text, cases[i].is_driver);
+
+		assert_int_equal(owner.module, cases[i].module);
+		assert_int_equal(owner.class_length, strlen(cases[i].class));
+		assert_int_equal(owner.label_length, strlen(cases[i].label));
+		if (owner.class_length > 0)
+			assert_memory_equal(owner.class, cases[i].class, owner.class_length);
+		if (owner.label_length > 0)
+			assert_memory_equal(owner.label, cases[i].label, owner.label_length);
+	}
 }
 
 static void csv_is_read_as_rfc_4180_has_it(void **state)
@@ -674,6 +720,7 @@ int main(void)
 		cmocka_unit_test(rows_of_two_processes_are_refused),
 		cmocka_unit_test(rows_of_two_processes_are_told_apart),
 		cmocka_unit_test(nothing_is_left_behind),
+		cmocka_unit_test(an_owner_is_a_class_and_labels),
 		cmocka_unit_test(steps_of_a_training_are_rounds),
 		cmocka_unit_test(loops_over_layers_and_parameters_are_not_rounds),
 	};

@@ -2,6 +2,7 @@
 // What the pictures have in common: a canvas in device pixels, colours, scales.
 import { isByClock, placer, timeAtPart } from "./axis.js";
 import { bytes, span, ticks } from "./format.js";
+import { siteOf } from "./places.js";
 
 // Told apart by people who see few colours; the last is for all others.
 const COLOURS = ["#4477aa", "#ee7733", "#228833", "#aa3377", "#66ccee", "#ccbb44", "#ee6677", "#009988", "#bbaa88", "#8866cc", "#99bb33", "#cc6644"];
@@ -13,7 +14,7 @@ let leaking = new Set();
 
 // The colour of a group; what leaks is red. One that no picture has shown yet gets the next colour only if asked to.
 export function colourOf(name, isNew = true) {
-  if (leaking.has(name)) return LEAKING;
+  if (leaking.has(siteOf(name))) return LEAKING;
   if (name === undefined || name === "all others") return OTHERS;
   if (!numbers.has(name) && isNew) numbers.set(name, numbers.size);
   return numbers.has(name) ? COLOURS[numbers.get(name) % COLOURS.length] : OTHERS;

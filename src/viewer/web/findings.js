@@ -46,7 +46,8 @@ export async function fetchWaste() {
 function nothingFound() {
   const { run } = page;
   if (!run.complete) return isFollowed(run) ? (run.judged ? "Nothing to tell so far." : "Too early to tell.") : "Findings come when the run has been read.";
-  return run.clean ? "No leak was found." : run.judged ? "Nothing to tell." : "Leaks are not judged: no steps.";
+  if (run.asked === false) return "Leaks were not looked for: --analysis does not ask for them.";
+  return run.clean ? "No leak was found." : run.judged ? "No call site leaks, but not all memory is steady or judged." : "Leaks are not judged: no steps.";
 }
 
 export function drawLeft() {

@@ -5,7 +5,7 @@ import { ask } from "./data.js";
 import { bytes, ownerName, ownerTree, signed, span } from "./format.js";
 import { colourOf } from "./draw.js";
 import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
-import { placeName } from "./places.js";
+import { placeName, siteOf } from "./places.js";
 import { leakingPlaces, momentOf } from "./timeline.js";
 import { difference, twoSides } from "./compare.js";
 
@@ -55,7 +55,7 @@ function groupRows() {
   const leaking = leakingPlaces(), rest = moment.others ? [entry(0, colourOf(), "all others", bytes(moment.others))] : [];
   if (state.by === "owner") return [...ownerRows(moment.groups), ...rest];
   return [...moment.groups.slice(0, 40).map(one => {
-    const row = entry(0, colourOf(one.name, false), placeName(one.name), bytes(one.bytes), leaking.has(one.name) ? "bad" : "");
+    const row = entry(0, colourOf(one.name, false), placeName(one.name), bytes(one.bytes), leaking.has(siteOf(one.name)) ? "bad" : "");
     // Blocks of the first step, and those that are young or freed later, are no leak.
     if (one.leaked_bytes < one.bytes) row.children[1].append(make("small", "pale", `${bytes(one.leaked_bytes)} leaked, rest not judged`));
     return row;

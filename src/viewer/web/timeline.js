@@ -4,6 +4,7 @@ import { axes, begin, colourOf, css, fitted, leakColour, stepBands, vertical, LE
 import { eventKnots, placer, stepKnots } from "./axis.js";
 import { bytes, span } from "./format.js";
 import { button, change, fetchSeries, make, page, pool, show, state } from "./page.js";
+import { siteOf } from "./places.js";
 import { timeAt } from "./pointer.js";
 
 const LANE = 13; // pixels of a row of ranges
@@ -67,7 +68,7 @@ function envelope(pen, series, x, y) {
 // Numbers of groups from the floor up: what leaks first, as the sloping floor that it is.
 export function stackOrder(names, leaking) {
   const order = names.map((_, i) => i);
-  return order.sort((a, b) => leaking.has(names[b]) - leaking.has(names[a]) || a - b);
+  return order.sort((a, b) => leaking.has(siteOf(names[b])) - leaking.has(siteOf(names[a])) || a - b);
 }
 
 // Groups on top of each other; the heaviest lies lowest. Rectangles on whole pixels: they cost less than one path with as many corners.
