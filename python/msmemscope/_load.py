@@ -67,11 +67,15 @@ def _redirecting_dlopen(name, mode=0):
     return handle
 
 
+def has_unseen_pool():
+    return "torch_npu" in sys.modules or "mindspore" in sys.modules
+
+
 def blind():
     """What cannot be seen without a preload, a sentence each: notes of a trace have room for 255 bytes."""
     parts = ["recorded without a preload: not seen are memory older than start(), programs that this one starts, and functions "
              "that were looked up by dlsym()"]
-    if "torch_npu" in sys.modules or "mindspore" in sys.modules:
+    if has_unseen_pool():
         parts.append("the pools of torch_npu and MindSpore report to a preloaded collector only, so only memory of the driver is seen")
     return parts
 
@@ -89,6 +93,8 @@ def begin(say):
     _redirected = True
     if _real_dlopen is not None and ctypes._dlopen is _real_dlopen:
         ctypes._dlopen = _redirecting_dlopen
+    if has_unseen_pool():
+        _native.collector.mscope_pool_unseen()
     if _said != os.getpid():
         _said = os.getpid()
         say("; ".join(blind()))

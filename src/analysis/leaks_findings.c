@@ -66,8 +66,8 @@ static int merge_places(struct judge *j)
 
 /* ---- what lives ---- */
 
-static int not_judged(struct judge *j, enum leaks_unjudged_reason reason, const struct group *group,
-		      uint64_t bytes)
+static int not_judged_all(struct judge *j, enum leaks_unjudged_reason reason,
+			  const struct group *group, uint64_t blocks, uint64_t bytes)
 {
 	struct leaks_result *found = j->found;
 	struct leaks_unjudged *u;
@@ -76,7 +76,7 @@ static int not_judged(struct judge *j, enum leaks_unjudged_reason reason, const 
 	for (i = 0; i < found->told.unjudged_count; i++) {
 		u = &found->unjudged[i];
 		if (u->reason == reason && u->pool == group->pool && u->device == group->device) {
-			u->blocks++;
+			u->blocks += blocks;
 			u->bytes += bytes;
 			return 0;
 		}
@@ -88,9 +88,15 @@ static int not_judged(struct judge *j, enum leaks_unjudged_reason reason, const 
 		(struct leaks_unjudged){.reason = reason,
 					.pool = group->pool,
 					.device = group->device,
-					.blocks = 1,
+					.blocks = blocks,
 					.bytes = bytes};
 	return 0;
+}
+
+static int not_judged(struct judge *j, enum leaks_unjudged_reason reason, const struct group *group,
+		      uint64_t bytes)
+{
+	return not_judged_all(j, reason, group, 1, bytes);
 }
 
 /* True if a live block is judged as a part of its place; else it is noted why not. */
@@ -749,6 +755,27 @@ static void finish(struct judge *j)
 	told->unjudged = found->unjudged;
 }
 
+/*
+ * Where a framework's pool is not recorded, memory of the driver that stays says nothing about what the program keeps in the pool.
+ * What leaks by itself leaks all the same.
+ */
+static int note_unseen_pool(struct judge *j)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(j->replay, &count);
+	int r = 0;
+
+	for (i = 0; i < count && r == 0 && replay_has_unseen_pool(j->replay); i++) {
+		struct group group = {.pool = usages[i].pool, .device = usages[i].device};
+		uint64_t bytes, blocks;
+
+		replay_usage_at_end(j->replay, &usages[i], &bytes, &blocks);
+		if (usages[i].pool == POOL_hal && !usages[i].hidden && blocks > 0)
+			r = not_judged_all(j, LEAKS_POOL_UNSEEN, &group, blocks, bytes);
+	}
+	return r;
+}
+
 static int judge_all(struct judge *j)
 {
 	size_t room = replay_count_observed(j->replay) + j->leaks->freed_count + 1;
@@ -775,6 +802,8 @@ static int judge_all(struct judge *j)
 		r = judge_places(j);
 	if (r == 0 && j->found->told.judged)
 		r = judge_handles(j);
+	if (r == 0)
+		r = note_unseen_pool(j);
 	return r < 0 ? r : judge_pools(j);
 }
 

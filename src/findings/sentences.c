@@ -302,6 +302,8 @@ void unjudged_sentence(const struct finding_unjudged *unjudged, struct strbuf *o
 		[LEAKS_POOL_CACHE] = "a framework's pool took it, and the pool is judged",
 		[LEAKS_HANDLES] = "taken by handles, and no pool says how much of it it holds",
 		[LEAKS_AFTER_LAST] = "allocated after the last step ended",
+		[LEAKS_POOL_UNSEEN] =
+			"it may be of a framework's pool, which is not recorded without a preload",
 	};
 
 	strbuf_add_str(out, "Not judged: ");

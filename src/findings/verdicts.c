@@ -37,7 +37,8 @@ const char *unjudged_word(enum leaks_unjudged_reason reason)
 		[LEAKS_OUTSIDE_WINDOW] = "outside_window",
 		[LEAKS_POOL_CACHE] = "pool_cache",
 		[LEAKS_HANDLES] = "handles",
-		[LEAKS_AFTER_LAST] = "after_last_step"};
+		[LEAKS_AFTER_LAST] = "after_last_step",
+		[LEAKS_POOL_UNSEEN] = "pool_unseen"};
 
 	return words[reason];
 }

@@ -34,6 +34,7 @@ enum leaks_unjudged_reason {
 	LEAKS_POOL_CACHE,     /* driver memory that a framework's pool took: see the pool */
 	LEAKS_HANDLES,	      /* driver memory by handles; no pool tells how much of it it holds */
 	LEAKS_AFTER_LAST,     /* allocated after the last step ended */
+	LEAKS_POOL_UNSEEN, /* driver memory that may be of a framework's pool, which is not recorded */
 	LEAKS_UNJUDGED_END
 };
 

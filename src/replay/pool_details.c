@@ -363,12 +363,21 @@ int pool_details_take_pool_source(struct replay *replay, const struct trace_even
 		replay->pool_details.driver_calls = true;
 		return 0;
 	}
+	if (source.state == POOL_SOURCE_UNSEEN) {
+		replay->pool_details.unseen = true;
+		return 0;
+	}
 	usage = usages_of(replay, definitions_context(replay, event));
 	if (usage == NULL)
 		return -ENOMEM;
 	usage->detailed = usage->detailed || source.state != POOL_SOURCE_STRANGE;
 	usage->all_segments = usage->all_segments || source.state == POOL_SOURCE_BEGINS;
 	return 0;
+}
+
+bool replay_has_unseen_pool(const struct replay *replay)
+{
+	return replay->pool_details.unseen;
 }
 
 bool pool_details_keeps(struct replay *replay, const struct block *block, uint8_t space)
@@ -422,6 +431,8 @@ void pool_details_save(const struct replay *replay, struct checkpoint *cp)
 
 	if (details->driver_calls)
 		BUILDER_PUT(&cp->builder, pool_source, 0, .state = POOL_SOURCE_DRIVER);
+	if (details->unseen)
+		BUILDER_PUT(&cp->builder, pool_source, 0, .state = POOL_SOURCE_UNSEEN);
 	for (i = 0; i < replay->usages.count; i++) {
 		const struct usage *usage = &replay->usages.all[i];
 

@@ -27,6 +27,7 @@ struct pool_details {
 	struct waiting_block *waiting;
 	size_t waiting_count, waiting_room;
 	bool driver_calls; /* calls of CUDA's driver are recorded at present */
+	bool unseen;	   /* a framework has a pool whose blocks are not recorded */
 };
 
 void pool_details_fini(struct replay *replay);

@@ -463,6 +463,9 @@ uint64_t usage_reserved(const struct usage *usage);
 /* What was asked for of all that lives in a pool; 0: not known of all. */
 uint64_t usage_requested(const struct usage *usage);
 
+/* Whether a framework has a pool whose blocks are not recorded: memory of the driver may be its. */
+bool replay_has_unseen_pool(const struct replay *replay);
+
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);
 

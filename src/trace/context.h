@@ -183,6 +183,8 @@ enum pool_source {
 	POOL_SOURCE_LATE = 2,	 /* the pool had segments before: they follow, or stay unknown */
 	POOL_SOURCE_STRANGE = 3, /* what it tells is not understood, and not used */
 	POOL_SOURCE_DRIVER = 4,	 /* in a checkpoint: calls of the driver are recorded beside it */
+	POOL_SOURCE_UNSEEN =
+		5, /* of no context: a framework has a pool that tells nothing; its blocks are not recorded */
 };
 
 /* What a `pool_fact` record says. */

@@ -2,6 +2,7 @@
 """Programs that were started without us: start() in `python script.py` redirects the calls of the process, unload() gives them back
 (src/collector/got). The programs print what they took; the rows must be exactly that."""
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -9,6 +10,7 @@ from collections import Counter
 import pytest
 
 import scripts as scripts_module
+import viewed
 
 # Sizes that no other tensor of the script has.
 TENSORS = """
@@ -119,6 +121,45 @@ for window in range(2):
 msmemscope.unload()
 take(5 << 24)
 """
+
+
+# A framework whose pool tells a preloaded collector only: the driver's memory is steady, whatever the pool hands out.
+UNSEEN = """
+import ctypes, os, sys, types
+acl = ctypes.CDLL("libascendcl.so")
+acl.aclrtMalloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint64, ctypes.c_int]
+acl.aclrtFree.argtypes = [ctypes.c_void_p]
+assert acl.aclInit(None) == 0 and acl.aclrtSetDevice(0) == 0
+if "unseen" in sys.argv:
+    sys.modules["torch_npu"] = types.ModuleType("torch_npu")
+def take(size):
+    block = ctypes.c_void_p()
+    assert acl.aclrtMalloc(ctypes.byref(block), size, 0) == 0
+    return block
+import msmemscope
+msmemscope.config(output=os.environ["OUT"])
+msmemscope.start()
+segment = take(20 << 20)
+for _ in range(12):
+    assert acl.aclrtFree(take(1 << 20)) == 0
+    msmemscope.step()
+msmemscope.stop()
+"""
+
+
+@pytest.mark.parametrize("unseen", [True, False])
+def test_no_leak_is_not_said_of_a_pool_that_is_not_recorded(msmemscope, out, unseen):
+    run = run_plain(msmemscope, out, [scripts_module.PYTHON], UNSEEN, *(["unseen"] if unseen else []))
+    [project] = projects(run, out)
+    found, report = msmemscope.info(project), (project.path / "report.txt").read_text(encoding="utf-8")
+    msmemscope("report", "-o", out / "page.html", project.path, output=False).check()
+    page = viewed.answers(out / "page.html", ("summary/0/",))["summary/0///"]
+    assert (found["verdict"], found["judgement"]["clean"], page["clean"]) == (("none", False, False) if unseen else ("ok", True, True)), str(run)
+    assert [(one["reason"], one["device"], one["blocks"], one["bytes"] >> 20) for one in found["judgement"]["unjudged"]] == (
+        [("pool_unseen", "0", 1, 20)] if unseen else [])
+    for text in (run.stderr, report, msmemscope("info", project.path, output=False).check().stdout):
+        assert bool(re.search("^No leak (was )?found", text, re.M)) != unseen, text
+        assert ("Not judged: 1 block, 20.0 MiB of HAL on device 0" in " ".join(text.split())) == unseen, text
 
 
 def test_a_driver_is_seen_without_a_preload_in_each_run_anew(msmemscope, out, targets):

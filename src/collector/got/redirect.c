@@ -467,6 +467,16 @@ static bool tell(uint32_t count)
 	return true;
 }
 
+MSCOPE_EXPORT void mscope_pool_unseen(void)
+{
+	struct writer *w = writer_enter();
+
+	if (w == NULL)
+		return;
+	WRITER_PUT(w, pool_source, 0, &(struct event_pool_source){.state = POOL_SOURCE_UNSEEN});
+	writer_leave(w);
+}
+
 MSCOPE_EXPORT int32_t mscope_redirect(void)
 {
 	static _Atomic uint32_t told; /* generation of the trace that tells it */
