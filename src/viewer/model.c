@@ -217,6 +217,14 @@ static void finish(struct model *model)
 	const struct block *block;
 	size_t cursor = 0;
 
+	/* A label may have come after the last row of a block: after the last stop() a free has none. */
+	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
+		struct model_block *to = spool_at(&model->blocks, block->allocation_id);
+
+		if (to != NULL && to->pool != 0)
+			to->owner = block->owner;
+	}
+	cursor = 0;
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
 		struct model_block *to = spool_at(&model->blocks, block->allocation_id);
 
