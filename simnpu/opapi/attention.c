@@ -8,6 +8,7 @@
 
 #include "array.h"
 #include "old_math.h"
+#include "workspace.h"
 
 /* What both directions share. Every tensor is seen as batch, head, row, width, whatever its layout. */
 struct attention {
@@ -172,8 +173,7 @@ static void keep_row(const struct tensor *tensor, int64_t row, double value)
 		view_put(&view, row * 8 + n, value);
 }
 
-#define attention_workspace(a)                                                                     \
-	((uint64_t)(tensor_count(&(a)->key) + tensor_count(&(a)->value)) * 8 + 16777216)
+#define attention_workspace(a) workspace_of_attention(&(a)->key, &(a)->value)
 
 OPERATOR_WITH_WORKSPACE(FlashAttentionScore, attention_workspace, (tensor, query), (tensor, key),
 			(tensor, value), (tensor, shift), (tensor, drop_mask), (tensor, padding),

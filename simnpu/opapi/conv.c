@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "array.h"
+#include "workspace.h"
 
 enum {
 	SPACE_MAX = 3,
@@ -224,8 +225,7 @@ static void add_bias(const struct tensor *output, const struct tensor *bias)
 		view_put(&out, n, view_at(&out, n) + view_at(&view, n));
 }
 
-/* What the real operator turns the input into: the patches that the kernel sees. */
-#define convolution_workspace(a) ((uint64_t)tensor_count(&(a)->input) * 4 + 16777216)
+#define convolution_workspace(a) workspace_of_convolution(&(a)->input)
 
 OPERATOR_WITH_WORKSPACE(Convolution, convolution_workspace, (tensor, input), (tensor, weight),
 			(tensor, bias), (ints, stride), (ints, padding), (ints, dilation),

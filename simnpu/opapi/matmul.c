@@ -11,6 +11,7 @@
 
 #include "array.h"
 #include "matmul.h"
+#include "workspace.h"
 
 /* One dimension counts as a row on the left and as a column on the right. */
 static struct tensor as_matrix(const struct tensor *tensor, bool right)
@@ -36,11 +37,6 @@ static struct shape batch_of(const struct tensor *left, const struct tensor *rig
 	l.dim_count -= 2;
 	r.dim_count -= 2;
 	return shape_of_both(&l, &r);
-}
-
-uint64_t matmul_workspace(const struct tensor *left, const struct tensor *right)
-{
-	return (uint64_t)(tensor_count(left) + tensor_count(right)) * sizeof(double);
 }
 
 /* Dense copies of a tensor that repeats over `batch`. */
@@ -136,9 +132,8 @@ static void add(const struct matmul_sum *sum, const struct view *added, int64_t 
 		row[j] = sum->alpha * row[j] + (sum->beta == 0 ? 0 : sum->beta * other[j]);
 }
 
-void matmul(const struct op *op, double *workspace, const struct tensor *out,
-	    const struct tensor *left_tensor, const struct tensor *right_tensor,
-	    const struct matmul_sum *sum)
+void matmul(const struct op *op, const struct tensor *out, const struct tensor *left_tensor,
+	    const struct tensor *right_tensor, const struct matmul_sum *sum)
 {
 	struct tensor left = as_matrix(left_tensor, false);
 	struct tensor right = as_matrix(right_tensor, true);
@@ -146,7 +141,8 @@ void matmul(const struct op *op, double *workspace, const struct tensor *out,
 	int64_t rows = left.dims[left.dim_count - 2];
 	int64_t inner = left.dims[left.dim_count - 1];
 	int64_t columns = right.dims[right.dim_count - 1];
-	double *packed_right = workspace + tensor_count(&left);
+	double *packed = op_array(op, tensor_count(&left) + tensor_count(&right), sizeof(*packed));
+	double *packed_right = packed + tensor_count(&left);
 	struct shape shape = shape_of(out);
 	struct view target = view_of(out);
 	struct view added;
@@ -156,14 +152,17 @@ void matmul(const struct op *op, double *workspace, const struct tensor *out,
 	int64_t i;
 	int64_t row;
 
-	if (!results)
+	if (!packed || !results) {
+		free(packed);
+		free(results);
 		return;
-	pack(workspace, &left);
+	}
+	pack(packed, &left);
 	pack(packed_right, &right);
 	if (sum)
 		added = view_as(sum->added, &shape);
 	for (n = 0; n < shape_count(&batch); n++) {
-		const double *l = workspace + matrix_at(&left, &batch, n) * rows * inner;
+		const double *l = packed + matrix_at(&left, &batch, n) * rows * inner;
 		const double *r = packed_right + matrix_at(&right, &batch, n) * inner * columns;
 
 		for (i = 0; i < rows; i += ROWS) {
@@ -177,28 +176,25 @@ void matmul(const struct op *op, double *workspace, const struct tensor *out,
 			view_write(&target, at, count * columns, results);
 		}
 	}
+	free(packed);
 	free(results);
 }
 
-#define both_workspace(a) matmul_workspace(&(a)->self, &(a)->other)
-
 #define PRODUCT(NAME)                                                                              \
-	OPERATOR_WITH_WORKSPACE(NAME, both_workspace, (tensor, self), (tensor, other),             \
+	OPERATOR_WITH_WORKSPACE(NAME, workspace_of_product, (tensor, self), (tensor, other),       \
 				(tensor, out), (int8, math))                                       \
 	{                                                                                          \
-		matmul(&a->op, op_workspace(a), &a->out, &a->self, &a->other, NULL);               \
+		matmul(&a->op, &a->out, &a->self, &a->other, NULL);                                \
 	}
 PRODUCT(Mm)
 PRODUCT(Matmul)
 PRODUCT(BatchMatMul)
 PRODUCT(Mv)
 
-OPERATOR_WITH_WORKSPACE(Dot, both_workspace, (tensor, self), (tensor, other), (tensor, out))
+OPERATOR_WITH_WORKSPACE(Dot, workspace_of_product, (tensor, self), (tensor, other), (tensor, out))
 {
-	matmul(&a->op, op_workspace(a), &a->out, &a->self, &a->other, NULL);
+	matmul(&a->op, &a->out, &a->self, &a->other, NULL);
 }
-
-#define sum_workspace(a) matmul_workspace(&(a)->left, &(a)->right)
 
 static struct matmul_sum sum_of(const struct tensor *added, const struct scalar *beta,
 				const struct scalar *alpha)
@@ -214,37 +210,37 @@ static struct matmul_sum sum_of(const struct tensor *added, const struct scalar 
 }
 
 #define SUM_OF_PRODUCT(NAME)                                                                       \
-	OPERATOR_WITH_WORKSPACE(NAME, sum_workspace, (tensor, self), (tensor, left),               \
+	OPERATOR_WITH_WORKSPACE(NAME, workspace_of_product, (tensor, self), (tensor, left),        \
 				(tensor, right), (scalar, beta), (scalar, alpha), (tensor, out),   \
 				(int8, math))                                                      \
 	{                                                                                          \
 		struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);                     \
                                                                                                    \
-		matmul(&a->op, op_workspace(a), &a->out, &a->left, &a->right, &sum);               \
+		matmul(&a->op, &a->out, &a->left, &a->right, &sum);                                \
 	}
 SUM_OF_PRODUCT(Addmm)
 SUM_OF_PRODUCT(Baddbmm)
 
-OPERATOR_WITH_WORKSPACE(InplaceAddmm, sum_workspace, (tensor, self), (tensor, left),
+OPERATOR_WITH_WORKSPACE(InplaceAddmm, workspace_of_product, (tensor, self), (tensor, left),
 			(tensor, right), (scalar, beta), (scalar, alpha), (int8, math))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 
-	matmul(&a->op, op_workspace(a), &a->self, &a->left, &a->right, &sum);
+	matmul(&a->op, &a->self, &a->left, &a->right, &sum);
 }
 
-OPERATOR_WITH_WORKSPACE(Addmv, sum_workspace, (tensor, self), (tensor, left), (tensor, right),
-			(scalar, alpha), (scalar, beta), (tensor, out), (int8, math))
+OPERATOR_WITH_WORKSPACE(Addmv, workspace_of_product, (tensor, self), (tensor, left),
+			(tensor, right), (scalar, alpha), (scalar, beta), (tensor, out),
+			(int8, math))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 
-	matmul(&a->op, op_workspace(a), &a->out, &a->left, &a->right, &sum);
+	matmul(&a->op, &a->out, &a->left, &a->right, &sum);
 }
 
 /* The products of a batch, added up. */
-static void add_batch(const struct op *op, double *workspace, const struct tensor *out,
-		      const struct tensor *left, const struct tensor *right,
-		      const struct matmul_sum *sum)
+static void add_batch(const struct op *op, const struct tensor *out, const struct tensor *left,
+		      const struct tensor *right, const struct matmul_sum *sum)
 {
 	struct tensor first = *left;
 	struct tensor second = *right;
@@ -258,43 +254,43 @@ static void add_batch(const struct op *op, double *workspace, const struct tenso
 	memmove(second.dims, &right->dims[1], 2 * sizeof(second.dims[0]));
 	memmove(second.strides, &right->strides[1], 2 * sizeof(second.strides[0]));
 	for (n = 0; n < left->dims[0]; n++) {
-		matmul(op, workspace, out, &first, &second, n ? &again : sum);
+		matmul(op, out, &first, &second, n ? &again : sum);
 		first.data += left->strides[0] * (int64_t)numbers_size(left->type);
 		second.data += right->strides[0] * (int64_t)numbers_size(right->type);
 	}
 }
 
-OPERATOR_WITH_WORKSPACE(Addbmm, sum_workspace, (tensor, self), (tensor, left), (tensor, right),
-			(scalar, beta), (scalar, alpha), (tensor, out), (int8, math))
+OPERATOR_WITH_WORKSPACE(Addbmm, workspace_of_product, (tensor, self), (tensor, left),
+			(tensor, right), (scalar, beta), (scalar, alpha), (tensor, out),
+			(int8, math))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 
-	add_batch(&a->op, op_workspace(a), &a->out, &a->left, &a->right, &sum);
+	add_batch(&a->op, &a->out, &a->left, &a->right, &sum);
 }
 
 /* A column times a row. */
-static void add_outer(const struct op *op, double *workspace, const struct tensor *out,
-		      const struct tensor *left, const struct tensor *right,
-		      const struct matmul_sum *sum)
+static void add_outer(const struct op *op, const struct tensor *out, const struct tensor *left,
+		      const struct tensor *right, const struct matmul_sum *sum)
 {
 	struct tensor column = as_matrix(left, true);
 	struct tensor row = as_matrix(right, false);
 
-	matmul(op, workspace, out, &column, &row, sum);
+	matmul(op, out, &column, &row, sum);
 }
 
-OPERATOR_WITH_WORKSPACE(Addr, sum_workspace, (tensor, self), (tensor, left), (tensor, right),
+OPERATOR_WITH_WORKSPACE(Addr, workspace_of_product, (tensor, self), (tensor, left), (tensor, right),
 			(scalar, beta), (scalar, alpha), (tensor, out))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 
-	add_outer(&a->op, op_workspace(a), &a->out, &a->left, &a->right, &sum);
+	add_outer(&a->op, &a->out, &a->left, &a->right, &sum);
 }
 
-OPERATOR_WITH_WORKSPACE(InplaceAddr, sum_workspace, (tensor, self), (tensor, left), (tensor, right),
-			(scalar, beta), (scalar, alpha))
+OPERATOR_WITH_WORKSPACE(InplaceAddr, workspace_of_product, (tensor, self), (tensor, left),
+			(tensor, right), (scalar, beta), (scalar, alpha))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 
-	add_outer(&a->op, op_workspace(a), &a->self, &a->left, &a->right, &sum);
+	add_outer(&a->op, &a->self, &a->left, &a->right, &sum);
 }

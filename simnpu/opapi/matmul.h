@@ -14,15 +14,11 @@ struct matmul_sum {
 	double alpha;
 };
 
-/* Bytes that the product wants to work in. */
-uint64_t matmul_workspace(const struct tensor *left, const struct tensor *right);
-
 /*
  * Products of the last two dimensions, over all that the others broadcast to; a tensor of one dimension is a row or a column. `sum`
  * may be NULL.
  */
-void matmul(const struct op *op, double *workspace, const struct tensor *out,
-	    const struct tensor *left_tensor, const struct tensor *right_tensor,
-	    const struct matmul_sum *sum);
+void matmul(const struct op *op, const struct tensor *out, const struct tensor *left_tensor,
+	    const struct tensor *right_tensor, const struct matmul_sum *sum);
 
 #endif

@@ -16,8 +16,8 @@
  * COMPLEX_OPERATOR(). What only the values show (an index out of range) is said with op_cannot() and fails the stream: whoever waits for
  * it gets the error. With SIMNPU_LENIENT=1 neither is an error: one line on stderr, and results stay as they were.
  *
- * OPERATOR_WITH_WORKSPACE(name, bytes, ...) is for those that want memory of the device to work in: `bytes(a)` is how much, and
- * op_workspace(a) where it is.
+ * OPERATOR_WITH_WORKSPACE(name, bytes, ...) is for those that ask for memory of the device to work in: `bytes(a)` is how much. What they
+ * compute with is memory of the host; the workspace is asked for because real ones ask (workspace.h).
  *
  * kind      parameter               member
  * tensor    const aclTensor *       struct tensor
@@ -138,8 +138,6 @@ void op_refuse(struct op *op, const char *what);
 
 /* For operators that are not simulated: the error of their first phase, or ACL_SUCCESS when these are tolerated. */
 int op_not_simulated(const char *name);
-
-#define op_workspace(a) ((a)->op.workspace)
 
 #define PARAMETER_tensor(name)	const aclTensor *name,
 #define PARAMETER_tensors(name) const aclTensorList *name,

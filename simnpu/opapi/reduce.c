@@ -6,6 +6,7 @@
 
 #include "array.h"
 #include "old_math.h"
+#include "workspace.h"
 
 /* Makes a number of a row. Integers stay exact, whatever their size. */
 typedef double reduce_real(const double *row, int64_t length, double parameter);
@@ -241,8 +242,7 @@ static double complex complex_norm(const double complex *row, int64_t length, do
 	return result;
 }
 
-/* What the real operator works in: a sum for each of its cores. */
-#define reduce_workspace(a) (tensor_count(&(a)->out) * 8 * 48)
+#define reduce_workspace(a) workspace_of_reduction(&(a)->out)
 
 OPERATOR_IN_FULL(ReduceSum, reduce_workspace, OP_COMPLEX, (tensor, self), (ints, dims),
 		 (boolean, keep_dims), (type, type), (tensor, out))
