@@ -81,6 +81,7 @@ soak_asked() {
 
 soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
+	MSMEMSCOPE_RANKS=8 step "clients: eight ranks" suite ranks tests/realclients/test_ranks.py -rP
 }
 
 # All of PyTorch's operator database by type, against the CPU: the table of simnpu/README.md.

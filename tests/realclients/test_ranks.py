@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several ranks, started by torchrun, each with a simulated device of its own: the hccl backend of an unmodified torch_npu."""
+import os
+
 import pytest
 
-RANKS = 2
+RANKS = int(os.environ.get("MSMEMSCOPE_RANKS", "2"))  # make soak PART=clients: 8
 
 
 def torchrun(client, program):

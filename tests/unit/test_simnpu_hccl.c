@@ -239,6 +239,81 @@ static void a_rank_that_dies_ends_the_communicator(void **state)
 	assert_ok(aclrtDestroyStream(stream));
 }
 
+enum {
+	MANY = 8,	  /* ranks */
+	MANY_COUNT = 5000 /* elements of each */
+};
+
+/*
+ * What a process does that has ranks [first, first + own), each with a device: all of them on their streams before any is waited for.
+ * True: every result is right.
+ */
+static bool meets_all(const HcclRootInfo *root, uint32_t first, uint32_t own)
+{
+	static float send[MANY][MANY_COUNT * MANY], sums[MANY][MANY_COUNT],
+		all[MANY][MANY_COUNT * MANY], turned[MANY][MANY_COUNT * MANY];
+	aclrtStream streams[MANY];
+	HcclComm comms[MANY];
+	uint32_t r, k;
+	size_t n;
+	bool ok = true;
+
+	for (r = 0; r < own; r++) {
+		for (n = 0; n < MANY_COUNT * MANY; n++)
+			send[r][n] = (float)((first + r) * 100 + n / MANY_COUNT * 10 + n % 7);
+		ok = ok && !aclrtSetDevice((int32_t)(first + r)) &&
+		     !aclrtCreateStream(&streams[r]) &&
+		     !HcclCommInitRootInfo(MANY, root, first + r, &comms[r]);
+	}
+	for (r = 0; r < own && ok; r++) {
+		ok = !aclrtSetDevice((int32_t)(first + r)) &&
+		     !HcclAllReduce(send[r], sums[r], MANY_COUNT, HCCL_DATA_TYPE_FP32,
+				    HCCL_REDUCE_SUM, comms[r], streams[r]) &&
+		     !HcclAllGather(send[r], all[r], MANY_COUNT, HCCL_DATA_TYPE_FP32, comms[r],
+				    streams[r]) &&
+		     !HcclAlltoAll(send[r], MANY_COUNT, HCCL_DATA_TYPE_FP32, turned[r], MANY_COUNT,
+				   HCCL_DATA_TYPE_FP32, comms[r], streams[r]);
+	}
+	for (r = 0; r < own && ok; r++)
+		ok = !aclrtSetDevice((int32_t)(first + r)) && !aclrtSynchronizeStream(streams[r]);
+	for (r = 0; r < own && ok; r++) {
+		for (n = 0; n < MANY_COUNT && ok; n++) {
+			ok = sums[r][n] == (float)(100 * 28 + MANY * (n % 7));
+			for (k = 0; k < MANY; k++)
+				ok = ok && all[r][k * MANY_COUNT + n] == (float)(k * 100 + n % 7) &&
+				     turned[r][k * MANY_COUNT + n] ==
+					     (float)(k * 100 + (first + r) * 10 +
+						     ((first + r) * MANY_COUNT + n) % 7);
+		}
+	}
+	return ok;
+}
+
+/* Eight ranks in as many processes; then in four, each with two devices. */
+static void ranks_of_many_processes_meet(void **state)
+{
+	pid_t pids[MANY];
+	uint32_t own, first;
+	int status;
+
+	(void)state;
+	for (own = 1; own <= 2; own++) {
+		HcclRootInfo root;
+
+		assert_ok(HcclGetRootInfo(&root));
+		for (first = 0; first < MANY; first += own) {
+			pids[first] = fork();
+			assert_true(pids[first] >= 0);
+			if (pids[first] == 0)
+				_exit(meets_all(&root, first, own) ? 0 : 1);
+		}
+		for (first = 0; first < MANY; first += own) {
+			assert_int_equal(waitpid(pids[first], &status, 0), pids[first]);
+			assert_int_equal(status, 0);
+		}
+	}
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
 	HcclRootInfo root;
@@ -309,6 +384,7 @@ int main(void)
 		cmocka_unit_test(pairs_send_in_any_order),
 		cmocka_unit_test(some_of_the_ranks_can_meet_apart),
 		cmocka_unit_test(a_rank_that_dies_ends_the_communicator),
+		cmocka_unit_test(ranks_of_many_processes_meet),
 		cmocka_unit_test(wrong_arguments_are_refused),
 		cmocka_unit_test(captured_tasks_run_with_their_model),
 	};
