@@ -318,6 +318,41 @@ def test_files_are_complete_however_the_program_ends(scripts, end):
     scripts.exact(harness.Run(run.argv, 0, run.stdout, run.stderr, run.out), traced=False, on=False)
 
 
+@pytest.mark.parametrize("how", ["preloaded", "alone"])
+def test_nothing_is_written_after_the_program_has_ended(scripts, how):
+    """`python x.py; rm -rf out` leaves no directory: the engine has finished its files before the program ends."""
+    script = scripts.write("""
+import atexit, msmemscope, os, npu
+def late():
+    for _ in range(60000):
+        npu.free(npu.alloc(4096, note=False), note=False)
+atexit.register(late)
+msmemscope.config(output=os.environ["OUT"])
+npu.start()
+blocks = [npu.alloc(4096 * (i + 1), note=False) for i in range(2000)]
+print(os.getpid(), flush=True)
+""")
+    preload = {"LD_PRELOAD": scripts.dist / "lib64" / "libascend_kernel_hook.so"} if how == "preloaded" else {}
+    env = harness.environment(scripts.dist, scripts.environment(preload))
+    with open(scripts.out / "said", "w", encoding="utf-8") as said:  # a pipe would end with the engine
+        subprocess.run([PYTHON, script], env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.DEVNULL, check=True)
+    files = {path: path.stat() for path in scripts.results.glob("msmemscope_*/**/*")}
+    sizes = {path: (one.st_ino, one.st_size) for path, one in files.items()}
+    pid = (scripts.out / "said").read_text(encoding="utf-8").strip()
+    engines = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if f"api-engine\0{pid}\0" in read(path)]
+    while any(engine.exists() for engine in engines):
+        time.sleep(0.01)
+    late = {path: (path.stat().st_ino, path.stat().st_size) for path in scripts.results.glob("msmemscope_*/**/*")}
+    assert any(path.name == "trace.msc" for path in late) and sizes == late, "files were written after the end"
+
+
+def read(path):
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def test_children_go_on_in_the_window_of_their_parent(scripts):
     """Each with files of its own in the same directory; a child of the time between windows waits for its own start()."""
     run = scripts.preloaded("""

@@ -343,6 +343,26 @@ MSCOPE_EXPORT int32_t mscope_leave(void)
 	return r;
 }
 
+/*
+ * The engine of a session of this process's own finishes the files while the process waits for it, as stop() does: none appears after the
+ * program has ended. Children that record into the session have an end of their own. What is freed after this is not recorded.
+ */
+static void end_own_session(void)
+{
+	struct session *session = session_map(collector.path_scratch,
+					      sizeof(collector.path_scratch), collector.session);
+
+	if (session == NULL)
+		return;
+	/* The first process of a container takes the engine with it. */
+	if ((session->launch_pid == collector.pid || collector.pid == 1) &&
+	    control_request(TRACE_REQUEST_FINISH) == 0) {
+		atomic_store(&collector_switch.recording, RECORDING_OFF);
+		control_leave(session);
+	}
+	(void)munmap(session, sizeof(*session));
+}
+
 /* Marks a clean end. Nothing is freed: other threads and exit handlers may still record. */
 __attribute__((destructor)) static void process_exit(void)
 {
@@ -351,8 +371,7 @@ __attribute__((destructor)) static void process_exit(void)
 	    !collector.counts_only && collector.pid == sys_getpid()) {
 		vendors_exit();
 		close_trace();
-		/* The first process of a container takes everything with it, an engine of its own too. */
-		if (collector.own_session && collector.pid == 1)
-			(void)control_request(TRACE_REQUEST_FINISH);
+		if (collector.own_session)
+			end_own_session();
 	}
 }
