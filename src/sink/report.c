@@ -332,9 +332,39 @@ void report_text(const struct report *report, struct strbuf *out)
 	site_notes(report->replay, out);
 }
 
+/* Of the lists of a report that is too large otherwise. */
+#define LONG_LIST  4096u
+#define SHORT_LIST 16u
+
+/* report.txt. Of what is still too large with short lists the last lines are left out. */
+static void add_file(struct report *report, struct strbuf *out)
+{
+	static const char note[] =
+		"Note: lists are cut to keep this file small; msmemscope info --all shows all.\n";
+	struct strbuf text = {0};
+	uint32_t top = 0;
+
+	do {
+		strbuf_reset(&text);
+		strbuf_reset(out);
+		report->shown.top = report->shown.blocks = top;
+		report_text(report, &text);
+		strbuf_add_lines(out, strbuf_str(&text), text.length);
+		top = top == 0 ? LONG_LIST : top / 4;
+	} while (out->length > REPORT_BYTES - sizeof(note) && top >= SHORT_LIST);
+	if (report->shown.top != 0) {
+		while (out->length > REPORT_BYTES - sizeof(note) ||
+		       (out->length > 0 && out->data[out->length - 1] != '\n'))
+			out->length--;
+		strbuf_add_str(out, note);
+	}
+	out->failed = out->failed || text.failed;
+	strbuf_fini(&text);
+}
+
 int report_write(const struct report *report, struct project *project, struct mscope_error *err)
 {
-	struct strbuf text = {0}, lines = {0}, document = {0};
+	struct strbuf lines = {0}, document = {0};
 	int r = project_make(project, replay_vendor(report->replay), err);
 	struct report judged = *report;
 	struct findings found = {0};
@@ -343,9 +373,8 @@ int report_write(const struct report *report, struct project *project, struct ms
 	if (r < 0)
 		return r;
 	judged.found = report_judged(report, &found);
-	report_text(&judged, &text);
-	strbuf_add_lines(&lines, strbuf_str(&text), text.length);
-	lines.failed = lines.failed || text.failed;
+	add_file(&judged, &lines);
+	judged.shown = report->shown;
 	r = project_write(project, PROJECT_REPORT, &lines, 0600, err);
 	report_json_begin(&json, &document);
 	report_json(&judged, &json);
@@ -354,7 +383,6 @@ int report_write(const struct report *report, struct project *project, struct ms
 		r = project_write(project, PROJECT_FINDINGS, &document, 0600, err);
 	findings_fini(&found);
 	strbuf_fini(&document);
-	strbuf_fini(&text);
 	strbuf_fini(&lines);
 	return r;
 }

@@ -13,12 +13,13 @@
 #include "replay/replay.h"
 #include "sink/project.h"
 
-#define REPORT_STACKS  1000 /* call sites of a list whose call stacks a document has */
-#define REPORT_TOP     10   /* entries of a list that `info` shows */
-#define REPORT_PLACES  500  /* entries of a list in report.txt */
-#define REPORT_BLOCKS  100  /* blocks of a place in report.txt */
-#define REPORT_FRAMES  8    /* of a call stack */
-#define REPORT_WATCHED 3    /* watched blocks on the screen */
+#define REPORT_STACKS  1000	  /* call sites of a list whose call stacks a document has */
+#define REPORT_TOP     10	  /* entries of a list that `info` shows */
+#define REPORT_PLACES  500	  /* entries of a list in report.txt */
+#define REPORT_BLOCKS  100	  /* blocks of a place in report.txt */
+#define REPORT_FRAMES  8	  /* of a call stack */
+#define REPORT_WATCHED 3	  /* watched blocks on the screen */
+#define REPORT_BYTES   (4u << 20) /* of report.txt at most */
 
 enum report_order {
 	REPORT_BY_BYTES,
@@ -51,7 +52,10 @@ struct report {
 /* The findings of a report: `found`, else what its analyses find now, in `own`, which the caller ends with findings_fini(). */
 const struct findings *report_judged(const struct report *report, struct findings *own);
 
-/* Puts report.txt and findings.json, the document of `info --json`, into the project directory, which is made if no row has made it. */
+/*
+ * Puts report.txt and findings.json, the document of `info --json`, into the project directory, which is made if no row has made it.
+ * Lists of a report.txt that would be too large are cut, and a note in it says so.
+ */
 int report_write(const struct report *report, struct project *project, struct mscope_error *err);
 
 void report_text(const struct report *report, struct strbuf *out);

@@ -291,3 +291,23 @@ def test_any_text_may_be_a_stack_of_a_dump(msmemscope, out):
     frames = [frame for holder in process["peaks"][0]["places"] if holder["blocks"] == 2 for frame in holder["frames"]]
     assert [{key: value for key, value in frame.items() if key != "user"} for frame in frames] == [frame for _, frame in FRAMES]
     assert process["pools"][0]["allocations"] == 7
+
+
+def test_a_report_of_many_call_sites_is_short_and_says_so(msmemscope, out):
+    """1,200 leaks: without stacks, sizes are call sites. Each has 60 blocks with a line of their own."""
+    lines, used = [], 0
+    for step in range(60):
+        for size in range(512, 512 * 1201, 512):
+            used += size
+            address = len(lines) + 1 << 24
+            lines.append(f'{len(lines)},MALLOC,HAL,N/A,{1000 + len(lines)},7,7,0,0x{address:016x},'
+                         f'"{{allocation_id:{len(lines) + 1},addr:0x{address:016x},size:{size},used:{used}}}",,\n')
+        lines.append(f'{len(lines)},SYSTEM,STEP,{step + 1},{1000 + len(lines)},7,7,N/A,N/A,,,\n')
+    path = out / "memscope_dump_1.csv"
+    path.write_text(rows.HEADER + "\n" + "".join(lines), encoding="utf-8")
+    run = msmemscope("export", "-o", out / "again", path, output=False).check()
+    text = (Path(run.stdout.strip()) / "report.txt").read_text(encoding="utf-8")
+    assert 1 << 16 < len(text) <= 4 << 20, len(text)
+    assert text.count("\nleak: ") > 500 and "more" in text, text[:2000]
+    assert text.endswith("msmemscope info --all shows all.\n"), text[-500:]
+    assert len(msmemscope("info", "--all", path, output=False).check().stdout) > 4 << 20
