@@ -169,3 +169,33 @@ aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor)
 	executor->destroy(executor);
 	return ACL_SUCCESS;
 }
+
+aclnnStatus aclnnInit(const char *configPath)
+{
+	(void)configPath;
+	return ACL_SUCCESS;
+}
+
+aclnnStatus aclnnFinalize(void)
+{
+	return ACL_SUCCESS;
+}
+
+int InitHugeMemThreadLocal(void *arg, bool sync)
+{
+	(void)arg;
+	(void)sync;
+	return ACL_SUCCESS;
+}
+
+void UnInitHugeMemThreadLocal(void *arg, bool sync)
+{
+	(void)arg;
+	(void)sync;
+}
+
+void ReleaseHugeMem(void *arg, bool sync)
+{
+	(void)arg;
+	(void)sync;
+}

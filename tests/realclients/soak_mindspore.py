@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real MindSpore on the simulated NPU, as far as tensors and operators one by one go: rows against what its pool itself counts and,
-event by event, against a receiver of our own. Graphs need the graph engine, of which there are only stubs here.
+event by event, against a receiver of our own; and a graph, which it runs operator by operator. The graph engine itself is stubs here.
 
-The package is large, so this is a part of `make soak`. MSMEMSCOPE_MINDSPORE_VENV names the environment (build/venv-mindspore, made when
-it is missing).
+The packages are large, so this is a part of `make soak`. Their environments are build/venv-mindspore-VERSION, made when they are missing.
 """
 import os
 import re
@@ -15,17 +14,18 @@ import pytest
 import stubs
 from clients import ROOT, Client, build_receiver
 
-PACKAGE = "mindspore==2.7.0"
-# What of the plugin is loaded; its other libraries are for graphs, other ways of communication and ATB.
+VERSIONS = ("2.7.0", "2.10.0")
+# What of the plugin is loaded; its other libraries are for graphs, other ways of communication and ATB. The last one came with 2.10.
 PLUGIN = ("libmindspore_ascend.so.2", "libmindspore_ops_ascend.so", "ascend/libmindspore_ascend_res_manager.so",
-          "ascend/libmindspore_graph_ir.so", "ascend/libd_collective.so", "ascend/libhccl_plugin.so")
+          "ascend/libmindspore_graph_ir.so", "ascend/libd_collective.so", "ascend/libhccl_plugin.so",
+          "ascend/ms_kernels_symmetric_memory/shmem/shmem/lib/libshmem.so")
 
 
-def environment():
-    venv = Path(os.environ.get("MSMEMSCOPE_MINDSPORE_VENV", ROOT / "build" / "venv-mindspore"))
+def environment(version):
+    venv = ROOT / "build" / f"venv-mindspore-{version}"
     if not list(venv.glob("lib/python*/site-packages/mindspore/version.py")):
         subprocess.run(["/usr/bin/python3", "-m", "venv", venv], check=True)
-        subprocess.run([venv / "bin" / "pip", "--disable-pip-version-check", "--quiet", "install", PACKAGE], check=True)
+        subprocess.run([venv / "bin" / "pip", "--disable-pip-version-check", "--quiet", "install", f"mindspore=={version}", "numpy<2"], check=True)
     return venv
 
 
@@ -40,23 +40,30 @@ def toolkit(folder, simnpu):
     return latest
 
 
-@pytest.fixture(scope="module", name="story")
-def story_fixture(tmp_path_factory):
-    """A run of the program with rows, the receiver's lines and those of the simulated device."""
+@pytest.fixture(scope="module", name="place", params=VERSIONS)
+def place_fixture(request, tmp_path_factory):
+    """A client, and the variables with which MindSpore finds the simulated NPU and stubs for the rest."""
     work = tmp_path_factory.mktemp("mindspore")
     dist = Path(os.environ.get("MSMEMSCOPE_DIST", ROOT / "build" / "dist")).resolve()
     simnpu = Path(os.environ.get("SIMNPU_HOME", dist / "simnpu")).resolve()
-    client = Client(environment() / "bin" / "python", dist, simnpu, work)
+    client = Client(environment(request.param) / "bin" / "python", dist, simnpu, work)
     (libraries,) = client.python.parent.parent.glob("lib/python*/site-packages/mindspore/lib")
-    functions = stubs.build(work / "stubs", [libraries / "plugin" / name for name in PLUGIN],
+    functions = stubs.build(work / "stubs", [path for path in (libraries / "plugin" / name for name in PLUGIN) if path.exists()],
                             [*libraries.glob("*.so*"), *(simnpu / "lib64").glob("*.so*")])
     print(f"{len(functions)} functions are stubs")
     latest = toolkit(work, simnpu)
+    return client, work, {"ASCEND_HOME_PATH": str(latest), "ASCEND_OPP_PATH": str(latest / "opp"), "GLOG_v": "3",
+                          "LD_LIBRARY_PATH": f"{latest / 'lib64'}:{work / 'stubs'}"}
+
+
+@pytest.fixture(scope="module", name="story")
+def story_fixture(place):
+    """A run of the program with rows, the receiver's lines and those of the simulated device."""
+    client, work, env = place
     receiver = build_receiver(work)
     log, kernels = work / "received.txt", work / "kernels.txt"
     result = client.trace("mindspore_story.py", tool=["--level=op,kernel", "--events=alloc,free,launch"], env={
-        "ASCEND_HOME_PATH": str(latest), "ASCEND_OPP_PATH": str(latest / "opp"), "LD_LIBRARY_PATH": f"{latest / 'lib64'}:{work / 'stubs'}",
-        "GLOG_v": "3", "MSTX_INJECTION_PATH": str(receiver), "RECEIVER": str(log), "RECEIVER_HEAPS": "1", "SIMNPU_LOG": str(kernels)})
+        **env, "MSTX_INJECTION_PATH": str(receiver), "RECEIVER": str(log), "RECEIVER_HEAPS": "1", "SIMNPU_LOG": str(kernels)})
     result.check()
     result.received = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
     result.kernels = [line.split() for line in kernels.read_text(encoding="utf-8").splitlines()]
@@ -105,3 +112,10 @@ def test_nothing_that_it_called_was_missing_but_graphs(story):
     said = set(re.findall(r"not simulated: (\w+)|simnpu: (.*)", story.stderr))
     names = {stub or line for stub, line in said}
     assert all("OperatorCreatorRegister" in name or name.startswith("acltdtCreateChannel") for name in names), names
+
+
+def test_a_graph_is_computed_operator_by_operator(place):
+    client, _, env = place
+    result = client.trace("mindspore_graph.py", tool=["--level=kernel", "--events=alloc,free,launch"], env=env).check()
+    assert result.lines == [{"graph": "right"}]
+    assert {"aclnnMatmul", "aclnnRelu"} <= {row.name for row in result.rows() if row.type == "KERNEL_LAUNCH"}

@@ -21,6 +21,17 @@ HEAD = """#include <stdio.h>
 	}
 """
 
+# Called while libraries are loaded, by code of headers that uses what they return: the table of error codes of the graph engine.
+OBJECTS = {"_ZN2ge13StatusFactory8InstanceEv": "std::map<unsigned, std::string>"}
+OBJECT_HEAD = "#include <map>\n#include <string>\n"
+OBJECT = """extern "C" __attribute__((visibility("default"))) void *object{0}() __asm__("{1}");
+void *object{0}()
+{{
+	static {2} object;
+	return &object;
+}}
+"""
+
 
 def _symbols(option, path):
     done = subprocess.run(["nm", "-D", option, path], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -50,11 +61,14 @@ def build(folder, clients, libraries):
                for _, name in _symbols("--defined-only", path)}
     functions = sorted({name for path in clients for kind, name in _symbols("--undefined-only", path)
                         if kind == "U" and name not in defined and not name.startswith(("Py", "_Py", "_ZTI"))})
-    lines = [f'STUB({number}, "{name}")' for number, name in enumerate(functions)]
+    lines = [f'STUB({number}, "{name}")' for number, name in enumerate(functions) if name not in OBJECTS]
     source = folder / "stubs.c"
     source.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    objects = folder / "objects.cpp"
+    objects.write_text(OBJECT_HEAD + "".join(OBJECT.format(number, name, OBJECTS[name]) for number, name in enumerate(functions)
+                                             if name in OBJECTS), encoding="utf-8")
     compiler = ["cc", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-L", folder, "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"]
-    subprocess.run([*compiler, source, "-Wl,-soname,libnot_simulated.so", "-o", folder / "libnot_simulated.so"], check=True)
+    subprocess.run([*compiler, source, objects, "-lstdc++", "-Wl,-soname,libnot_simulated.so", "-o", folder / "libnot_simulated.so"], check=True)
     for name in sorted(wanted - have):
         subprocess.run([*compiler, "-xc", "/dev/null", f"-Wl,-soname,{name}", "-o", folder / name, "-lnot_simulated"], check=True)
     return functions

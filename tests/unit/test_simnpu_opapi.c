@@ -510,6 +510,17 @@ static void what_is_not_computed_fails_by_name(void **state)
 	aclDestroyTensor(c);
 }
 
+/* Frameworks refuse to run operators of a library without these, or call them around each one. */
+static void what_frameworks_call_around_operators_is_there(void **state)
+{
+	(void)state;
+	assert_ok(aclnnInit(NULL));
+	assert_ok(InitHugeMemThreadLocal(NULL, false));
+	ReleaseHugeMem(NULL, false);
+	UnInitHugeMemThreadLocal(NULL, false);
+	assert_ok(aclnnFinalize());
+}
+
 static void wrong_arguments_get_no_object(void **state)
 {
 	int64_t dims[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -540,6 +551,7 @@ int main(void)
 		cmocka_unit_test(an_empty_index_names_nothing),
 		cmocka_unit_test(complex_numbers_are_computed),
 		cmocka_unit_test(what_is_not_computed_fails_by_name),
+		cmocka_unit_test(what_frameworks_call_around_operators_is_there),
 		cmocka_unit_test(wrong_arguments_get_no_object),
 	};
 

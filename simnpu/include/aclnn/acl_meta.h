@@ -48,6 +48,15 @@ aclBoolArray *aclCreateBoolArray(const bool *value, uint64_t size);
 aclTensorList *aclCreateTensorList(const aclTensor *const *value, uint64_t size);
 aclScalarList *aclCreateScalarList(const aclScalar *const *value, uint64_t size);
 
+/* Neither is needed before or after operators. `configPath` may be NULL; nothing of it is read. */
+aclnnStatus aclnnInit(const char *configPath);
+aclnnStatus aclnnFinalize(void);
+
+/* Frameworks call these around each operator. A real library keeps the memory of executors in one piece meanwhile; ours are freed one by one. */
+int InitHugeMemThreadLocal(void *arg, bool sync);
+void UnInitHugeMemThreadLocal(void *arg, bool sync);
+void ReleaseHugeMem(void *arg, bool sync);
+
 aclnnStatus aclDestroyTensor(const aclTensor *tensor);
 aclnnStatus aclDestroyScalar(const aclScalar *scalar);
 aclnnStatus aclDestroyIntArray(const aclIntArray *array);

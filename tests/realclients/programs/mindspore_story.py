@@ -3,7 +3,9 @@
 as an mstx mark, where it appears among the rows, and as a line of JSON.
 """
 import json
+import os
 import random
+import sys
 
 import mstx
 import numpy as np
@@ -81,3 +83,7 @@ def caches():
 operators()
 lives()
 caches()
+# Objects of the graph engine, of which there are only stubs, are destroyed at the exit of 2.10: free(): invalid pointer.
+if ms.__version__ != "2.7.0":
+    sys.stdout.flush()
+    os._exit(0)
