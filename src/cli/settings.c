@@ -113,7 +113,8 @@ void launch_settings_again(const struct options *options, const char *launch, st
 		out->events = before->events | (options_given(options, OPTION_ID_analysis)
 							? settings_events_of(out->analysis)
 							: 0);
-	if (!options_given(options, OPTION_ID_format))
+	/* A launch may have written no files; then these are as by default. */
+	if (!options_given(options, OPTION_ID_format) && before->format != OPT_FORMAT_NONE)
 		out->format = before->format;
 	if (!options_given(options, OPTION_ID_insight_close_live))
 		out->insight_close_live = before->insight_close_live;

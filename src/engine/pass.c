@@ -97,7 +97,8 @@ static int on_call(void *arg, struct replay *replay, const struct call_row *row)
 
 int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_error *err)
 {
-	bool writes = setup->sink.project != NULL;
+	bool formless = setup->sink.form != NULL && setup->sink.form->open == NULL;
+	bool writes = setup->sink.project != NULL && !formless;
 	struct replay_setup replay = {
 		.run = setup->run,
 		.elves = setup->elves,
@@ -118,7 +119,8 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 
 	*pass = (struct pass){.setup = *setup};
 	pass->setup.facts_directory = pass->setup.sink.spool = NULL;
-	if (setup->facts_directory != NULL) {
+	/* Facts are for rows. */
+	if (setup->facts_directory != NULL && !formless) {
 		r = facts_init(&pass->facts, setup->facts_directory, err);
 		if (r == 0)
 			replay.facts = &pass->facts;

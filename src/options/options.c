@@ -507,7 +507,7 @@ static int check_view(const struct options *o, struct mscope_error *err)
 	if (o->verb != VERB_EXPORT)
 		return error_set(err, MSCOPE_E_USAGE,
 				 "--format=%s is for recorded runs: msmemscope export --format=%s "
-				 "RUN; a launch writes csv or db",
+				 "RUN; a launch writes csv, db or parquet",
 				 word->text, word->text);
 	while ((row = option_next(row)) != NULL) {
 		if (options_given(o, option_id(row)) && row != &option_rows[OPTION_ID_format] &&
@@ -547,6 +547,10 @@ static int check(const struct options *o, struct mscope_error *err)
 			"put -- before it",
 			row->name, verb->name);
 	}
+	if (o->verb == VERB_EXPORT && options_given(o, OPTION_ID_format) &&
+	    o->format == OPT_FORMAT_NONE)
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--format=none is for launches; export writes files");
 	if (options_given(o, OPTION_ID_format) && o->format >= VIEW_FIRST &&
 	    check_view(o, err) != 0)
 		return MSCOPE_E_USAGE;

@@ -67,13 +67,13 @@ enum sink_calls {
 	CALLS_IN_CSV,	 /* into csv files of its own, one for each thread */
 };
 
-/* A file of one form. Every function but open takes a file that open returned. */
+/* A file of one form. Every function but open takes a file that open returned; a form without open has none of them. */
 struct sink_form {
 	const char *extension; /* with its dot */
 	enum sink_calls calls;
 	/* All files of a process have the stamp of its project, not of their first row. */
 	bool one_stamp;
-	/* Makes the file anew, or with `resume` continues one that has rows, dropping those from row `first_id` on. */
+	/* NULL: nothing is written, and there is no sink. Makes the file anew, or with `resume` continues one that has rows, dropping those from row `first_id` on. */
 	int (*open)(const char *path, bool resume, uint64_t first_id, struct form_file **out,
 		    struct mscope_error *err);
 	/* `device`, `python` and `c` are texts of their columns. */

@@ -662,7 +662,7 @@ GOOD = {
     "analysis": ["", "leaks", "leaks,decompose", "inefficient", "oom", "oom:1000", "none", "oom:1，leaks"],
     "watch": ["", "op1", "op0,op1", "op0,op1,full-content", "op0:out1,op1", "op0:1，op1", "op1,full-content", ",op1", "op0,op1,",
               "aten::mul,aten::add", "a/b/c:0,d", "aten::mul:out0,e", "s" * 254 + "," + "e" * 254],
-    "format": ["csv", "db"],
+    "format": ["csv", "db", "none"],
     "store": ["sqlite:a b.db", "postgresql://host/db", " rows:x ", "x" * 4096],
     "store-every": ["1", "30", "86400"],
     "output-path": ["x", "/x", "a b", "../x", " x ", "目录/开", "./a/../b", "n" * 255, "/n" * 32],

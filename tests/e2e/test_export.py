@@ -5,6 +5,7 @@ import os
 import pty
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -348,3 +349,17 @@ def test_info_repeats_the_analyses_of_the_launch(client, msmemscope):
         told[analysis] = msmemscope("info", wrote, output=False).check().stdout
         assert told[analysis] == msmemscope("info", wrote, f"--analysis={analysis}", output=False).check().stdout
     assert "leak" not in told["none"].lower() and "leak" in told["leaks"].lower()
+
+
+def test_a_launch_without_dumps_has_them_in_its_trace(msmemscope, program, export, out):
+    msmemscope("--format=none", "--call-stack=c:3", "--analysis=leaks,decompose,inefficient", "--no-report", "--",
+               *program("acl_train", "--steps=3", "--devices=2"), env={"TRUTH": "/dev/null"}).check()
+    place, = out.glob("msmemscope_*")
+    assert {path.name for path in place.iterdir()} == {"trace.msc", "report.txt", "findings.json", "config.json", "msmemscope_logs"}
+    [_, csv], [_, database] = export("-o", out / "csv", place), export("--format=db", "-o", out / "db", place)
+    found = set()
+    for path in database.path.glob("device_*/dump/*.db"):
+        db = sqlite3.connect(path)
+        found |= set(db.execute("SELECT ID, Event FROM memscope_dump"))
+        db.close()
+    assert found == {(row.id, row.event) for row in csv.rows()} and len(found) > 40

@@ -930,6 +930,19 @@ static void the_verb_says_which_of_two_options_a_name_means(void **state)
 	assert_has(err.message, "--events does not apply to the verb info");
 }
 
+static void a_launch_may_write_no_files_and_export_may_not(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "--format=none", "prog"), 0);
+	assert_int_equal(o.format, OPT_FORMAT_NONE);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "export", "--format=none", "x"), MSCOPE_E_USAGE);
+	assert_has(err.message, "--format=none is for launches");
+}
+
 static void letters_join_and_take_values(void **state)
 {
 	struct mscope_error err;
@@ -1561,7 +1574,8 @@ static void bash_completes_options_values_and_verbs(void **state)
 		const char *offered;
 	} cases[] = {
 		{"--fo", "--format="},
-		{"--format =", "csv db parquet torch perfetto speedscope pprof collapsed jsonl"},
+		{"--format =",
+		 "csv db parquet none torch perfetto speedscope pprof collapsed jsonl"},
 		{"--device = c", "cpu"},
 		{"--collect-mode = de", "deferred"},
 		{"--log-level in", "info"},
@@ -1642,6 +1656,7 @@ int main(void)
 		cmocka_unit_test(explicit_level_beats_verbose_beats_quiet),
 		cmocka_unit_test(abbreviations_must_fit_one_option),
 		cmocka_unit_test(the_verb_says_which_of_two_options_a_name_means),
+		cmocka_unit_test(a_launch_may_write_no_files_and_export_may_not),
 		cmocka_unit_test(letters_join_and_take_values),
 		cmocka_unit_test(unknown_and_unfinished_options_are_named),
 		cmocka_unit_test(words_that_are_no_program_have_a_meaning),
