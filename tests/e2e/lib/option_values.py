@@ -30,6 +30,8 @@ WRONG = {
     "limit": ["x", "0", "1023K", "1.5G", ENDLESS],
     "card": ["x", "0", "1023K", "-1G", ENDLESS],
     "torch": [" "],
+    "batch": ["0", "-1", "many", "1,x", "1000001", ENDLESS],
+    "batch-of": ["0", "four", "4;8", "1000001", ENDLESS],
     "top": ["0", "-1", "many", "1,2", ENDLESS],
     "sort": ["size", "bytes,step"],
     "max-disk": ["x", "0", "1023K", "0%", "101%", "1.5G", "-1G", ENDLESS],
