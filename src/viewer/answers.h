@@ -95,6 +95,9 @@ void answer_table(struct model *model, const struct question *question, struct j
 /* A page of what happened, in the order of the dump. */
 void answer_events(struct model *model, const struct question *question, struct json *json);
 
+/* Adds "segment" to an object: where the block lay at its allocation, and its neighbours there. */
+void answer_neighbours(struct model *model, uint64_t id, struct json *json);
+
 /* All about one block. */
 void answer_block(struct model *model, const struct question *question, struct json *json);
 

@@ -96,6 +96,8 @@ static int take_block(struct model *model, struct replay *replay, const struct r
 					   .end_ns = MODEL_ALIVE,
 					   .address = block->address,
 					   .size_bytes = block->size_bytes,
+					   .requested_bytes = block->requested_bytes,
+					   .pool_place = block->place,
 					   .stack = block->stack,
 					   .operation =
 						   history_operator(&model->history, row->writer),

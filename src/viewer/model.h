@@ -27,15 +27,17 @@ struct model_block {
 	uint64_t end_ns; /* MODEL_ALIVE: it was not freed */
 	uint64_t address;
 	uint64_t size_bytes;
+	uint64_t requested_bytes; /* what the pool was asked for; 0: it does not tell */
 	uint32_t stack;
 	uint32_t free_stack; /* 0: it was not freed, or without a stack */
 	uint32_t owner;
 	uint32_t operation; /* that it was allocated in, see history_name(); 0: none */
 	uint32_t accesses;
 	uint32_t tid;
-	uint32_t step; /* the latest that had begun */
-	uint32_t pool; /* index in model.pools, + 1 */
-	bool outside;  /* allocated while recording was off */
+	uint32_t step;	     /* the latest that had begun */
+	uint32_t pool;	     /* index in model.pools, + 1 */
+	uint32_t pool_place; /* see replay_place(); 0: the pool does not tell */
+	bool outside;	     /* allocated while recording was off */
 };
 
 enum model_figure {

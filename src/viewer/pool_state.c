@@ -28,11 +28,16 @@ struct inner {
 	uint64_t id, address, size;
 };
 
+struct hole_class {
+	uint64_t count, bytes;
+};
+
 struct pool_state {
 	struct segment *segments;
 	size_t count, room;
 	struct inner *inside; /* by address */
 	size_t inside_count, inside_room;
+	struct hole_class holes[64]; /* by power of two: of at least 1 << index bytes */
 };
 
 static int by_segment_address(const void *a, const void *b)
@@ -173,10 +178,15 @@ static int keep_segments(struct pool_state *state, bool all)
 	return r;
 }
 
-static void take_hole(struct segment *segment, uint64_t bytes)
+static void take_hole(struct pool_state *state, struct segment *segment, uint64_t bytes)
 {
+	struct hole_class *of;
+
 	if (bytes == 0 || segment->id == UINT64_MAX)
 		return;
+	of = &state->holes[63 - __builtin_clzll(bytes)];
+	of->count++;
+	of->bytes += bytes;
 	segment->holes++;
 	if (bytes > segment->largest_hole)
 		segment->largest_hole = bytes;
@@ -199,7 +209,7 @@ static void measure(struct pool_state *state, bool all)
 
 			segment->blocks++;
 			if (inner->address > free_from)
-				take_hole(segment, inner->address - free_from);
+				take_hole(state, segment, inner->address - free_from);
 			if (stop <= free_from)
 				continue; /* a block of a pool inside one of another */
 			segment->used +=
@@ -210,7 +220,7 @@ static void measure(struct pool_state *state, bool all)
 		if (all && !segment->of_any && segment->id != UINT64_MAX)
 			segment->used = segment->size; /* nobody divides it */
 		else if (free_from < end)
-			take_hole(segment, end - free_from);
+			take_hole(state, segment, end - free_from);
 	}
 }
 
@@ -285,12 +295,102 @@ static void say_state(struct model *model, const struct pool_state *state,
 	json_u64(json, "holes", holes);
 	json_u64(json, "largest_hole", largest);
 	json_u64(json, "loose_bytes", loose);
+	/* at least so many bytes, and less than twice that; how many holes; their bytes */
+	json_array(json, "hole_sizes");
+	for (i = MSCOPE_COUNT(state->holes); i > 0; i--) {
+		const struct hole_class *of = &state->holes[i - 1];
+
+		if (of->count == 0)
+			continue;
+		json_array(json, NULL);
+		json_u64(json, NULL, UINT64_C(1) << (i - 1));
+		json_u64(json, NULL, of->count);
+		json_u64(json, NULL, of->bytes);
+		json_end(json);
+	}
+	json_end(json);
+}
+
+/* The pool of a question at its moment. 0 or -ENOMEM; the caller ends `out` in either case. */
+static int state_at(struct model *model, const struct question *question, struct pool_state *out)
+{
+	bool all = pool_is_driver(model->pools[question->pool].pool);
+	int r = find_segments(model, model->pools[question->pool].device, question->at_ns, out);
+
+	if (r == 0)
+		r = fill_segments(model, question, all, out);
+	if (r == 0)
+		r = keep_segments(out, all);
+	if (r == 0)
+		measure(out, all);
+	return r;
+}
+
+/* What lies beside a block: another one, or a hole up to the next block or the segment's end. */
+static void say_beside(struct model *model, const char *key, const struct inner *inner,
+		       uint64_t hole, struct json *json)
+{
+	struct strbuf name = {0};
+
+	if (inner == NULL && hole == 0)
+		return;
+	json_object(json, key);
+	if (hole > 0)
+		json_u64(json, "hole", hole);
+	if (inner != NULL) {
+		const struct model_block *block = model_block(model, inner->id);
+
+		json_u64(json, "id", inner->id);
+		json_u64(json, "bytes", inner->size);
+		group_name(model, group_key(model, block, BY_STACK), BY_STACK, &name);
+		json_string(json, "place", strbuf_str(&name));
+	}
+	json_end(json);
+	strbuf_fini(&name);
+}
+
+void answer_neighbours(struct model *model, uint64_t id, struct json *json)
+{
+	const struct model_block *block = model_block(model, id);
+	struct question question = {.pool = block->pool - 1, .at_ns = block->start_ns};
+	struct pool_state state = {0};
+	struct segment *segment = NULL;
+	char address[24];
+	size_t at;
+
+	if (!pool_is_driver(model->pools[question.pool].pool) &&
+	    state_at(model, &question, &state) == 0)
+		segment = segment_at(&state, block->address);
+	if (segment != NULL && segment->id != UINT64_MAX) {
+		const struct inner *before, *after;
+
+		for (at = segment->first; at < segment->last && state.inside[at].id != id; at++)
+			;
+		before = at > segment->first && at < segment->last ? &state.inside[at - 1] : NULL;
+		after = at + 1 < segment->last ? &state.inside[at + 1] : NULL;
+		json_object(json, "segment");
+		(void)snprintf(address, sizeof(address), "0x%llx",
+			       (unsigned long long)segment->address);
+		json_string(json, "address", address);
+		json_u64(json, "bytes", segment->size);
+		json_u64(json, "offset", block->address - segment->address);
+		say_beside(model, "before", before,
+			   block->address - (before == NULL ? segment->address
+							    : before->address + before->size),
+			   json);
+		say_beside(model, "after", after,
+			   (after == NULL ? segment->address + segment->size : after->address) -
+				   (block->address + block->size_bytes),
+			   json);
+		json_end(json);
+	}
+	free(state.segments);
+	free(state.inside);
 }
 
 void answer_segments(struct model *model, const struct question *question, struct json *json)
 {
 	const struct model_pool *pool = question_pool(model, question);
-	bool all = pool != NULL && pool_is_driver(pool->pool);
 	struct pool_state state = {0};
 
 	json_u64(json, "at_ns", model_since(model, question->at_ns));
@@ -298,13 +398,10 @@ void answer_segments(struct model *model, const struct question *question, struc
 		json_string(json, "error", "there is no such pool");
 		return;
 	}
-	if (find_segments(model, pool->device, question->at_ns, &state) < 0 ||
-	    fill_segments(model, question, all, &state) < 0 || keep_segments(&state, all) < 0) {
+	if (state_at(model, question, &state) < 0)
 		json_string(json, "error", "no memory");
-	} else {
-		measure(&state, all);
+	else
 		say_state(model, &state, question, json);
-	}
 	free(state.segments);
 	free(state.inside);
 }

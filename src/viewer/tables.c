@@ -11,6 +11,7 @@
 #include "viewer/groups.h"
 
 #define ACCESSES_SHOWN 500u
+#define AROUND	       6u /* events of the pool before a block's allocation, and after it */
 
 /* ---- search ---- */
 
@@ -343,6 +344,55 @@ static void say_findings(struct model *model, uint64_t id, struct json *json)
 	strbuf_fini(&text);
 }
 
+static bool is_of_pool(const struct model *model, const struct history_event *event, uint32_t pool)
+{
+	const struct model_block *block =
+		event->block < model->block_count ? model_block(model, event->block) : NULL;
+
+	return (event->kind == ROW_MALLOC || event->kind == ROW_FREE) && block != NULL &&
+	       block->pool == pool;
+}
+
+/* What the pool did before and after it handed out the block: its history, event by event. */
+static void say_around(struct model *model, uint64_t id, struct json *json)
+{
+	const struct model_block *block = model_block(model, id);
+	uint64_t before[AROUND], i, seen = 0, k;
+	uint32_t after = 0;
+
+	for (i = 0; i < model->history.count; i++) {
+		const struct history_event *event = history_at(&model->history, i);
+
+		if (event->block == id && event->kind == ROW_MALLOC)
+			break;
+		if (is_of_pool(model, event, block->pool))
+			before[seen++ % AROUND] = i;
+	}
+	json_array(json, "around");
+	for (k = seen > AROUND ? seen - AROUND : 0; k < seen; k++)
+		say_event(model, history_at(&model->history, before[k % AROUND]), json);
+	for (; i < model->history.count && after <= AROUND; i++) {
+		const struct history_event *event = history_at(&model->history, i);
+
+		if (!is_of_pool(model, event, block->pool))
+			continue;
+		say_event(model, event, json);
+		after++;
+	}
+	json_end(json);
+}
+
+static void say_request(struct model *model, const struct model_block *block, struct json *json)
+{
+	const struct pool_place *place =
+		block->pool_place == 0 ? NULL : replay_place(model->pass.replay, block->pool_place);
+
+	if (block->requested_bytes != 0)
+		json_u64(json, "requested", block->requested_bytes);
+	if (place != NULL && place->stream != POOL_STREAM_UNKNOWN)
+		json_u64(json, "stream", place->stream);
+}
+
 void answer_block(struct model *model, const struct question *question, struct json *json)
 {
 	const struct model_block *block =
@@ -359,6 +409,9 @@ void answer_block(struct model *model, const struct question *question, struct j
 		json_u64(json, "free_step", model_step(model, block->end_ns));
 	site_json(model->pass.replay, block->stack, "frames", json);
 	site_json(model->pass.replay, block->free_stack, "free_frames", json);
+	say_request(model, block, json);
+	answer_neighbours(model, question->block, json);
+	say_around(model, question->block, json);
 	say_accesses(model, question->block, block->accesses, json);
 	say_findings(model, question->block, json);
 	json_end(json);

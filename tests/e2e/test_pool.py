@@ -75,6 +75,17 @@ def test_reserved_behind_empty_cache(pool, msmemscope):
     assert last.attr["reserved"] == snapshot["reserved"] == said["emptied"]["reserved"]
 
 
+def test_a_block_of_the_page_has_its_request_and_stream(pool, view):
+    run, _ = pool([f"PADDING={FEW}"], 7, env=NO_CUPTI)
+    known = [row for row in run.rows() if row.event == "MALLOC" and row.type == "PTA" and "requested" in row.attr]
+    page = view(run.project().path)
+    assert len(known) > 20 and len({row.attr["stream"] for row in known}) > 1
+    for row in known[::len(known) // 10]:
+        [block] = page.ask("block", process=0, id=row.attr["allocation_id"])["blocks"]
+        assert int(block["address"], 16) == row.ptr
+        assert (block["requested"], block["stream"]) == (row.attr["requested"], row.attr["stream"]), row
+
+
 def test_an_older_pytorch_knows_no_private_pools(pool):
     run, said = pool(["LAYOUT=1", "PADDING=20"], 8, "version=203")
     assert not pool_differences(run.rows(), said)

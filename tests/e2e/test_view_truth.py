@@ -292,3 +292,44 @@ def test_waste_is_what_info_tells(msmemscope, view, python, out):
                      output=out / "late").check()
     wanted = msmemscope.info(run.project())["inefficient"]
     assert wanted and view(run.project().path).ask("waste", process=0)["inefficient"] == wanted
+
+
+# ---- a block as users of memory_viz expect it ----
+
+def test_a_block_has_its_neighbours_and_the_pools_history(view, out):
+    """Three blocks, of which the middle one is freed, and a fourth that takes a part of the hole."""
+    start, clock, trace = 0x7f0000000000, iter(range(1_700_000_000_000_000, 1_700_000_001_000_000, 10)), []
+
+    def note(action, address, size, line):
+        trace.append({"action": action, "addr": start + address, "size": size, "stream": 7, "time_us": next(clock),
+                      "frames": [{"name": "step", "filename": "/srv/train.py", "line": line}]})
+
+    note("segment_alloc", 0, 2 << 20, 1)
+    note("alloc", 0, 1024, 1)
+    note("alloc", 1024, 3072, 2)
+    note("alloc", 4096, 512, 3)
+    for action in ("free_requested", "free_completed"):
+        note(action, 1024, 3072, 2)
+    note("alloc", 1024, 2048, 4)
+    blocks = [(0, 1024, 1024, 1), (1024, 2048, 2048, 4), (3072, 1024, 0, 0), (4096, 512, 512, 3), (4608, (2 << 20) - 4608, 0, 0)]
+    segment = {"device": 0, "address": start, "total_size": 2 << 20, "stream": 7, "is_expandable": False, "allocated_size": 3584, "active_size": 3584,
+               "requested_size": 3584, "segment_type": "small", "segment_pool_id": (0, 0), "frames": [], "blocks": [
+                   {"address": start + address, "size": size, "requested_size": requested, "state": "active_allocated" if line else "inactive",
+                    "frames": [{"name": "step", "filename": "/srv/train.py", "line": line}] if line else []} for address, size, requested, line in blocks]}
+    (out / "snapshot.pickle").write_bytes(pickle.dumps({"segments": [segment], "device_traces": [trace], "external_annotations": []}))
+    page = view(out / "snapshot.pickle")
+    summary = page.ask("summary", process=0)
+    [index] = [pool["index"] for pool in summary["pools"] if not pool["driver"]]
+    table = page.ask("table", process=0, pool=index, at=summary["to_ns"], to=summary["to_ns"] + 1, count=10)["blocks"]
+    ids = {int(one["address"], 16) - start: one["id"] for one in table}
+    [block] = page.ask("block", process=0, id=ids[1024])["blocks"]
+    assert block["bytes"] == 2048
+    inside = block["segment"]
+    assert (int(inside["address"], 16), inside["bytes"], inside["offset"]) == (start, 2 << 20, 1024)
+    assert (inside["before"]["id"], inside["before"]["bytes"], inside["before"].get("hole")) == (ids[0], 1024, None)
+    assert (inside["after"]["id"], inside["after"]["bytes"], inside["after"]["hole"]) == (ids[4096], 512, 1024)
+    assert [(one["event"], one["bytes"]) for one in block["around"]] == [
+        ("MALLOC", 1024), ("MALLOC", 3072), ("MALLOC", 512), ("FREE", 3072), ("MALLOC", 2048)]
+    assert block["around"][-1]["block"] == block["id"]
+    state = page.ask("segments", process=0, pool=index, by="place", at=summary["to_ns"])
+    assert state["hole_sizes"] == [[1 << 20, 1, (2 << 20) - 4608], [1024, 1, 1024]]

@@ -54,7 +54,7 @@ export function drawLeft() {
   const { run } = page, list = findings();
   $("pools").replaceChildren(...run.pools.map(one => {
     const entry = button("", one.index === pool().index, () => page.openPool(one.index), "entry");
-    entry.append(`${one.pool} on ${deviceName(one.device)}`, make("small", "", `peak ${bytes(one.peak_bytes)}, ${one.blocks.toLocaleString("en")} blocks`));
+    entry.append(`${one.pool} on ${deviceName(one.device)}`, make("small", "", `peak ${bytes(one.peak_bytes)}, ${one.blocks.toLocaleString("en")} block${one.blocks === 1 ? "" : "s"}`));
     return entry;
   }));
   const entries = list.map((one, i) => {

@@ -131,3 +131,9 @@ export function usualMoments(run) {
 export function deviceName(device) {
   return /^\d+$/.test(device) ? `device ${device}` : device;
 }
+
+// A run as people say it: one that nobody named has its start and a number for a name, run-20261116180222-57d6b6.
+export function runTitle(run) {
+  const start = /^run-(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)\d\d(-[0-9a-f]+)?$/.exec(run);
+  return start === null ? run : `Run of ${start[1]}-${start[2]}-${start[3]} ${start[4]}:${start[5]}`;
+}

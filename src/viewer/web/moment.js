@@ -109,6 +109,33 @@ function tellUses() {
   return [make("details", "", make("summary", "", `${block.accesses.toLocaleString("en")} accesses`), list)];
 }
 
+// A block or hole beside the one that is shown.
+function beside(title, one) {
+  if (one === undefined) return [];
+  const hole = one.hole ? `${bytes(one.hole)} free` : "", name = one.id === undefined ? "" : `${bytes(one.bytes)}  ${placeName(one.place)}`;
+  const text = make("span", "pale", `${title}: ${[hole, name].filter(Boolean).join(", then ")}`);
+  return one.id === undefined ? [text] : [text, button("show it", false, () => change({ block: String(one.id) }), "more")];
+}
+
+function tellSegment() {
+  const { segment } = block;
+  if (segment === undefined) return [];
+  return [make("h3", "", "In its segment"), make("span", "pale", `${segment.address}, ${bytes(segment.bytes)}; ${bytes(segment.offset)} from its start`),
+    ...beside("before it", segment.before), ...beside("after it", segment.after)];
+}
+
+// What the pool did before and after it handed out the block.
+function tellAround() {
+  if (block.around === undefined || block.around.length < 2) return [];
+  const list = make("section", "list", ...block.around.map(one => {
+    const own = one.block === block.id, row = entry(0, null, `${span(one.time_ns)}  ${one.event.toLowerCase()}  ${placeName(one.place ?? "")}`, bytes(one.bytes));
+    row.classList.add("fold", ...(own ? ["bold"] : []));
+    if (!own) row.addEventListener("click", () => change({ block: String(one.block) }));
+    return row;
+  }));
+  return [make("details", "", make("summary", "", "What the pool did before and after"), list)];
+}
+
 function tellBlock() {
   const section = make("section", "", make("h2", "", `Block ${block.id}`, button("\u00d7", false, () => change({ block: null }), "close")), make("div", "big", bytes(block.bytes)));
   section.id = "details";
@@ -116,8 +143,10 @@ function tellBlock() {
   const line = text => make("span", "pale", text);
   section.append(line(`${block.address}, thread ${block.thread}`), line(`allocated at ${span(block.start_ns)}${block.step ? `, step ${block.step}` : ""}`),
     line(block.end_ns === null ? "never freed" : `lived ${span(block.end_ns - block.start_ns)}${block.free_step && block.free_step !== block.step ? `, freed in step ${block.free_step}` : ""}`));
+  if (block.requested) section.append(line(`${bytes(block.requested)} asked for (${block.requested.toLocaleString("en")} of ${block.bytes.toLocaleString("en")} bytes)`));
+  if (block.stream !== undefined) section.append(line(block.stream === 0 ? "default stream" : `stream 0x${block.stream.toString(16)}`));
   if (block.operator) section.append(line(`in operator ${block.operator}`));
-  section.append(line(`owner ${ownerName(block.owner)}`), ...stackOf("Allocated by", block.frames ?? []), ...stackOf("Freed by", block.free_frames ?? []), ...tellUses(),
+  section.append(line(`owner ${ownerName(block.owner)}`), ...stackOf("Allocated by", block.frames ?? []), ...stackOf("Freed by", block.free_frames ?? []), ...tellSegment(), ...tellAround(), ...tellUses(),
     button("show its life", false, () => page.showBlock(block), "more"));
   return section;
 }

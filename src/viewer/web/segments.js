@@ -15,13 +15,20 @@ export function orderSegments(list, order) {
   return key === undefined ? list : [...list].sort((a, b) => key(b) - key(a));
 }
 
+const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+
 // One sentence: how much of what is reserved is in use, and what could still be handed out at once.
 export function tellSegments(answer) {
   const known = answer.segments.filter(one => !one.loose).length, free = answer.bytes - answer.used;
   const loose = answer.loose_bytes > 0 ? `${bytes(answer.loose_bytes)} lie in no segment that was recorded` : "";
   if (known === 0) return loose || "The pool held nothing then.";
-  const text = `${answer.count.toLocaleString("en")} segments, ${bytes(answer.bytes)}; ${bytes(answer.used)} in use, ${bytes(free)} free in ${answer.holes.toLocaleString("en")} holes, the largest ${bytes(answer.largest_hole)}`;
+  const text = `${count(answer.count, "segment")}, ${bytes(answer.bytes)}; ${bytes(answer.used)} in use, ${bytes(free)} free in ${count(answer.holes, "hole")}, the largest ${bytes(answer.largest_hole)}`;
   return loose ? `${text}; ${loose}` : text;
+}
+
+// The holes by size, the largest first: "2 of 4.0 MiB or more, 7 of 1.0 MiB or more".
+export function tellHoles(answer) {
+  return (answer.hole_sizes ?? []).map(([least, count]) => `${count.toLocaleString("en")} of ${bytes(least)} or more`).join(", ");
 }
 
 function hatch(pen, box) {
@@ -82,10 +89,11 @@ export const segmentsView = {
   tools() {
     const at = state.at ?? pool().peak_ns;
     return [...groupTools(), ...Object.entries(ORDERS).map(([key, text]) => button(text, (state.order ?? "address") === key, () => change({ order: key === "address" ? null : key }))),
+      ...(segments?.hole_sizes?.length ? [make("span", "", `holes: ${tellHoles(segments)}`)] : []),
       make("span", "", segments?.error ?? `${state.at === null ? "at the peak" : "at A"}, ${span(at)}: click in the run above for another moment`)];
   },
   tip: hit => hit && (hit.id === undefined
-    ? `${hit.segment.loose ? "addresses" : "segment"} ${hit.segment.address}, ${bytes(hit.segment.bytes)}\n${hit.segment.count} blocks, ${bytes(hit.segment.used)} in use${hit.segment.loose ? "" : `\n${hit.segment.holes} holes, the largest ${bytes(hit.segment.largest_hole)}`}`
+    ? `${hit.segment.loose ? "addresses" : "segment"} ${hit.segment.address}, ${bytes(hit.segment.bytes)}\n${count(hit.segment.count, "block")}, ${bytes(hit.segment.used)} in use${hit.segment.loose ? "" : `\n${count(hit.segment.holes, "hole")}, the largest ${bytes(hit.segment.largest_hole)}`}`
     : `${bytes(hit.size)}\n${segments.groups[Math.min(hit.group, segments.groups.length - 1)] ?? ""}`),
   click(hit) {
     if (hit && hit.id !== undefined) change({ block: String(hit.id) });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of a store: all ranks over time, the worst on top, dark is much; one of them opens the page of its trace.
 // Names of programs and hosts are only ever set as text.
-import { bytes, fromHash, span, ticks, toHash } from "./format.js";
+import { bytes, fromHash, runTitle, span, ticks, toHash } from "./format.js";
 import { ask } from "./data.js";
 import { begin, css, fitted, forgetColours, TOP } from "./draw.js";
 
@@ -169,8 +169,9 @@ function drawRank() {
 
 function drawPanels() {
   const hosts = fleet.hosts.length, when = new Date(fleet.start_ns / 1e6), going = fleet.ranks.filter(one => one.outcome === "running").length;
-  $("title").textContent = `${fleet.run}: ${fleet.rank_count} ranks on ${hosts} host${hosts === 1 ? "" : "s"}`;
-  document.title = `${fleet.run} - msmemscope`;
+  $("title").title = fleet.run;
+  $("title").textContent = `${runTitle(fleet.run)}: ${fleet.rank_count} ranks on ${hosts} host${hosts === 1 ? "" : "s"}`;
+  document.title = `${runTitle(fleet.run)} - msmemscope`;
   $("chips").replaceChildren(...[when.toLocaleString("en"), fleet.commit && `commit ${fleet.commit.slice(0, 12)}`, fleet.job, going ? `${going} still running` : ""].filter(Boolean)
     .map(text => make("span", "chip good", text)));
   $("pools").replaceChildren(...fleet.pools.map((one, i) => {

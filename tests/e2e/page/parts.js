@@ -7,7 +7,7 @@ import { layOut, byAddress, pile } from "/web/blocks.js";
 import { boxes, grow, ownCode } from "/web/flame.js";
 import { worstFirst, mainPool } from "/web/ranks.js";
 import { poolLike, sidesQuestion } from "/web/compare.js";
-import { orderSegments, tellSegments } from "/web/segments.js";
+import { orderSegments, tellHoles, tellSegments } from "/web/segments.js";
 import { chipLeaks } from "/web/findings.js";
 import { hasWhat } from "/web/table.js";
 import { differenceOf, momentOf, rangeRows, stackOrder } from "/web/timeline.js";
@@ -60,6 +60,9 @@ export const claims = {
     const state = { tab: "flame", at: 12, search: "a & b=c #1 <img>", block: null, of: "leaks" };
     same(format.fromHash(format.toHash(state)), { tab: "flame", at: "12", search: "a & b=c #1 <img>", of: "leaks" });
     same(format.fromHash("#a=%E0%A4%A"), { a: "%E0%A4%A" }); // what nobody can decode is taken as it is
+  },
+  "a run that nobody named is called by its start": () => {
+    same(["run-20261116180222-57d6b6", "run-20261116180222", "nightly", "run-of-mine"].map(format.runTitle), ["Run of 2026-11-16 18:02", "Run of 2026-11-16 18:02", "nightly", "run-of-mine"]);
   },
   "the search knows sizes and words": () => {
     const found = (text, least, most, alive = false, address = null) => ({ text, least, most, alive, address });
@@ -178,6 +181,7 @@ export const claims = {
     same(orderSegments(segments, "size").map(one => one.address), ["0x1", "0x2"]);
     same(orderSegments(segments, null).map(one => one.address), ["0x1", "0x2"]);
     holds(tellSegments({ segments, count: 2, bytes: 6 * MIB, used: MIB, holes: 3, largest_hole: MIB, loose_bytes: 0 }).includes("5.00 MiB free in 3 holes, the largest 1.00 MiB"));
+    holds(tellHoles({ hole_sizes: [[4 * MIB, 2, 9 * MIB], [512, 7, 4096]] }) === "2 of 4.00 MiB or more, 7 of 512 B or more", tellHoles({ hole_sizes: [[512, 7, 4096]] }));
     holds(tellSegments({ segments: [], count: 0, bytes: 0, used: 0, holes: 0, largest_hole: 0, loose_bytes: 0 }).includes("nothing"));
   },
   "what leaks is the floor and is red": () => {
