@@ -18,6 +18,7 @@ pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
 asked=${ASKED:-1000}
 networks=${NETWORKS:-100}
+keepers=${KEEPERS:-400}
 sights=${SIGHTS:-40}
 fleets=${FLEETS:-100}
 parquets=${PARQUETS:-2000}
@@ -150,6 +151,10 @@ soak_page() {
 		--sights="$sights" --processes_seen=1000
 }
 
+soak_keepers() {
+	step "keepers: $keepers programs that keep tensors" suite keepers tests/e2e/test_keepers.py --keepers="$keepers" -rP
+}
+
 soak_networks() {
 	step "networks: $networks that are decomposed" suite networks tests/e2e/test_networks.py --networks="$networks" -rP
 	step "networks: operators of 20" suite operators tests/e2e/test_operators.py --networks="$networks" -rP
@@ -219,7 +224,7 @@ soak() {
 	done
 }
 
-parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet parquet spark fuzz clients operators wheels mindspore sdist hooks torch rounds"
+parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks keepers page fleet parquet spark fuzz clients operators wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -151,6 +151,9 @@ def at_end(ended):
 
         def end():
             finish_labels()
+            if "torch" in sys.modules:
+                from . import _who
+                _who.look()
             ended()
 
         atexit.register(end)

@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any, Dict
 
-from . import _boot, _load, _native, _values
+from . import _boot, _load, _native, _values, _who
 from ._api import POOL_BLOCK_EXISTS, POOL_BLOCK_WAITS, RECORDING_OFF, RECORDING_ON, RECORDING_SHADOW, SEGMENT_EXISTS
 from ._native import ctypes
 from ._options import ALIASES, CONFIG, OPTIONS, SETTINGS
@@ -296,6 +296,7 @@ def _ended():
 
 def stop() -> None:
     """Ends a window. When it returns, the files are complete: rows, report and trace."""
+    _who.look()
     with _lock:
         _boot.run(0)
         if _native.collector is None or _native.collector.mscope_stop() != 1:
@@ -346,3 +347,4 @@ def step() -> None:
     if _native.collector is not None:
         _boot.finish_labels()
         _native.collector.mscope_step()
+        _who.step_ended()

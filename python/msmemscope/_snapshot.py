@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Union
 
-from . import _control, _native
+from . import _control, _native, _who
 from ._native import ctypes
 from ._scope import Scope
 from ._tensors import CPU, CUDA, PRIVATE
@@ -182,6 +182,7 @@ def take_snapshot(device_mask: DeviceMask = None, name: str = DEFAULT_NAME) -> N
     numbers, named = _chosen(device_mask, devices)
     for number in numbers:
         _record(number, named, text, devices)
+    _who.look()
     if numbers:
         _control.flush()
 

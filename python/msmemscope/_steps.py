@@ -10,6 +10,7 @@ import weakref
 
 from ._boot import note
 from ._native import collector
+from ._who import step_ended
 
 _IDLE = 100  # steps that others take before one of them marks instead
 
@@ -28,6 +29,7 @@ def _after_step(optimizer, _args, _kwargs):
         _marking = weakref.ref(optimizer)
     _others = 0
     _step()
+    step_ended()
 
 
 # torch.compile() calls it as it is, and does not look inside.

@@ -56,8 +56,54 @@ static void add_blocks(struct findings *out, struct finding_place *to,
 	}
 }
 
-static void add_place(struct findings *out, const struct replay *replay,
-		      const struct leaks_place *from)
+/* The latest answer of the process about a call site. */
+static const struct keeper *keeper_of(struct replay *replay, const struct leaks_place *place)
+{
+	size_t count, i;
+	const struct keeper *all = replay_keepers(replay, &count), *best = NULL;
+
+	for (i = 0; i < count; i++) {
+		const struct keeper *k = &all[i];
+
+		if (k->pool != place->pool || k->device != place->device ||
+		    (k->stack == 0) != (place->stack == 0) ||
+		    (k->stack == 0
+			     ? k->size_bytes < place->size_min || k->size_bytes > place->size_max
+			     : site_of(replay, k->stack) != site_of(replay, place->stack)))
+			continue;
+		if (best == NULL || k->step > best->step)
+			best = k;
+	}
+	return best;
+}
+
+static void add_keeper(struct findings *out, struct finding_place *to, struct replay *replay,
+		       const struct leaks_place *from)
+{
+	const struct keeper *k = from->verdict == GROWTH_KEPT ? NULL : keeper_of(replay, from);
+	size_t first = FINDINGS_COUNT(out, keeper);
+	struct finding_keeper *added = k == NULL ? NULL : FINDINGS_ADD(out, keeper);
+
+	if (added == NULL)
+		return;
+	*added = (struct finding_keeper){
+		.kind = findings_text(out, k->texts[KEEPER_KIND]),
+		.type = findings_text(out, k->texts[KEEPER_WHAT]),
+		.name = findings_text(out, k->texts[KEEPER_NAME]),
+		.root = findings_text(out, k->texts[KEEPER_ROOT]),
+		.items = k->items,
+		.newest_step = k->newest_step,
+		.step = k->step,
+		.holds = findings_text(out, k->texts[KEEPER_HOLDS]),
+		.held = k->held,
+		.looked = k->looked,
+		.path = findings_text(out, k->texts[KEEPER_PATH]),
+		.cure = findings_text(out, k->texts[KEEPER_CURE]),
+	};
+	to->keepers = (struct finding_range){first, 1};
+}
+
+static void add_place(struct findings *out, struct replay *replay, const struct leaks_place *from)
 {
 	const char *owner = from->owner == 0 ? "" : replay_owner_text(replay, from->owner);
 	struct finding_place *to = FINDINGS_ADD(out, place);
@@ -102,6 +148,7 @@ static void add_place(struct findings *out, const struct replay *replay,
 		return;
 	*to = place;
 	add_blocks(out, to, from);
+	add_keeper(out, to, replay, from);
 }
 
 static void add_pools(struct findings *out, const struct leaks_findings *f)
@@ -215,6 +262,7 @@ static void text_place(const struct analysis_view *view, const struct finding_pl
 	strbuf_addf(out, "%s: ", verdict_word(place->verdict));
 	place_line(f, place, out);
 	strbuf_add_char(out, '\n');
+	keeper_lines(f, place, "  ", out);
 	for (i = 0; i < place->examples.count && i < lines; i++) {
 		text_block(place, &FINDINGS(f, block)[place->examples.first + i], out);
 		/* The stack is shown once. */
@@ -455,6 +503,9 @@ static void json_place(const struct findings *f, const struct finding_place *pla
 	json_u64(json, "first_step", place->first_step);
 	json_u64(json, "last_step", place->last_step);
 	json_string(json, "sentence", strbuf_str(&sentence));
+	if (place->keepers.count > 0)
+		finding_json(f, FINDING_keeper, &FINDINGS(f, keeper)[place->keepers.first],
+			     "keeper", 1, json);
 	site_json(replay, place->stack, "site", json);
 	json_end(json);
 	strbuf_fini(&sentence);

@@ -27,6 +27,13 @@ enum trace_callback {
 	TRACE_ON_C_LEAVE = 3,
 };
 
+/* What is to be done about what keeps memory, now that a step has ended. */
+enum due {
+	DUE_NOTHING = 0,
+	DUE_ASK = 1, /* memory grows: the engine is to be asked, mscope_judge(), and waited for */
+	DUE_ANSWER = 2, /* it has judged meanwhile */
+};
+
 /* What a session or a window wants of Python code in the process; the bits that mscope_wants() returns. */
 enum python_wants {
 #define WANT(name, bit, meaning) PYTHON_WANTS_##name = (bit),

@@ -267,6 +267,7 @@ static void put_record(struct rewriting *w, const uint8_t *record, size_t bytes)
 		put_module(w, record, fixed, bytes);
 		break;
 	case EVENT_note: /* free words, which may name anything */
+	case EVENT_keeper:
 		break;
 	case EVENT_thread:
 		strbuf_add(&w->out, record, bytes);

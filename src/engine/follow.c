@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/vendors.h"
 #include "engine/barrier.h"
+#include "engine/keeper_question.h"
 #include "engine/oom_watch.h"
 #include "engine/sampler_process.h"
 
@@ -180,6 +181,8 @@ static bool answer(struct follow *follow, struct session_run *item)
 	teller.ends = item->request_kind == TRACE_REQUEST_END;
 	if (teller.ends || item->request_kind == TRACE_REQUEST_COMPLETE)
 		pipeline_complete(&item->pipeline, &teller);
+	if (item->request_kind == TRACE_REQUEST_JUDGE)
+		keeper_question(&item->pipeline);
 	pipeline_answer(&item->pipeline, item->request);
 	return true;
 }

@@ -145,6 +145,8 @@ static void json_sentence(const struct findings *found, enum finding_kind kind, 
 
 	if (kind == FINDING_place)
 		place_sentence(found, finding, &text);
+	else if (kind == FINDING_keeper)
+		keeper_sentence(finding, &text);
 	json_string(json, "sentence", strbuf_str(&text));
 	strbuf_fini(&text);
 }

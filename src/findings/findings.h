@@ -139,6 +139,13 @@ void place_line(const struct findings *found, const struct finding_place *place,
 void place_sentence(const struct findings *found, const struct finding_place *place,
 		    struct strbuf *out);
 
+/* "list `history` (global of train.py), 40 items, newest from step 40; each holds ..."; no newline. */
+void keeper_sentence(const struct finding_keeper *keeper, struct strbuf *out);
+
+/* "kept by: ..." and "cure: ..." of a call site, whole lines that start with `indent`; nothing if it is not known. */
+void keeper_lines(const struct findings *found, const struct finding_place *place,
+		  const char *indent, struct strbuf *out);
+
 /* "PTA on device 0: +1.0 MiB per step, rose in 29 of 29 steps. ..."; no newline. */
 void trend_sentence(const struct findings *found, const struct finding_trend *trend,
 		    struct strbuf *out);

@@ -2,6 +2,8 @@
 /*
  * Findings in plain English: every sentence that screen, report.txt, `info`, JSON, the page and the store show is made here.
  */
+#include <string.h>
+
 #include "base/whole.h"
 #include "findings/findings.h"
 
@@ -254,6 +256,60 @@ void place_sentence(const struct findings *findings, const struct finding_place 
 		suspect_sentence(findings, place, out);
 	else
 		kept_sentence(findings, place, out);
+}
+
+/* Kinds that have no name in Python. */
+static bool add_unnamed(const struct finding_keeper *k, struct strbuf *out)
+{
+	if (strcmp(k->kind, "cpp") == 0)
+		strbuf_add_str(out, "C++ only: no Python object and no autograd graph holds it");
+	else if (strcmp(k->kind, "cycle") == 0)
+		strbuf_addf(out, "a reference cycle of %s objects; gc.collect() would free it",
+			    k->type);
+	else if (strcmp(k->kind, "unnamed") == 0)
+		strbuf_addf(out, "%s that no variable of Python leads to", k->type);
+	else
+		return false;
+	return true;
+}
+
+void keeper_sentence(const struct finding_keeper *k, struct strbuf *out)
+{
+	bool one = k->items == 0;
+
+	if (add_unnamed(k, out))
+		return;
+	if (strcmp(k->kind, "graph") == 0)
+		strbuf_add_str(out, "autograd's graph of ");
+	if (k->name[0] != '\0')
+		strbuf_addf(out, "%s `%s` (%s)", k->type, k->name, k->root);
+	else
+		strbuf_add_str(out, k->root);
+	if (strcmp(k->kind, "hook") == 0)
+		strbuf_add_str(out, ", of a hook");
+	if (!one) {
+		strbuf_add_str(out, ", ");
+		add_count(out, k->items, "item");
+	}
+	if (k->newest_step != 0)
+		strbuf_addf(out, ", newest from step %llu", (unsigned long long)k->newest_step);
+	if (k->holds[0] != '\0')
+		strbuf_addf(out, "; %s %s", one ? "it holds" : "each holds", k->holds);
+}
+
+void keeper_lines(const struct findings *found, const struct finding_place *place,
+		  const char *indent, struct strbuf *out)
+{
+	const struct finding_keeper *keeper;
+
+	if (place->keepers.count == 0)
+		return;
+	keeper = &FINDINGS(found, keeper)[place->keepers.first];
+	strbuf_addf(out, "%skept by: ", indent);
+	keeper_sentence(keeper, out);
+	strbuf_add_char(out, '\n');
+	if (keeper->cure[0] != '\0')
+		strbuf_addf(out, "%scure: %s\n", indent, keeper->cure);
 }
 
 void place_line(const struct findings *found, const struct finding_place *place, struct strbuf *out)

@@ -218,6 +218,8 @@ static int join_place(struct findings *found, struct finding_place *to,
 	widen(&to->size_min, from->size_min);
 	raise_to(&to->size_max, from->size_max);
 	to->beside_pool = to->beside_pool || from->beside_pool;
+	if (to->keepers.count == 0)
+		to->keepers = from->keepers;
 	return join_examples(found, to, from);
 }
 

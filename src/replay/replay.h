@@ -399,6 +399,34 @@ const char *replay_event_call(struct replay *replay, const struct trace_event *e
 /* The latest text with a number that has the bit TEXT_ONCE; NULL if there is none. */
 const char *replay_text_once(const struct replay *replay, uint32_t writer, uint64_t id);
 
+/* Texts of a keeper, in the order of the record. */
+enum keeper_text {
+	KEEPER_KIND,
+	KEEPER_WHAT,
+	KEEPER_NAME,
+	KEEPER_ROOT,
+	KEEPER_HOLDS,
+	KEEPER_PATH,
+	KEEPER_CURE,
+	KEEPER_TEXTS
+};
+
+struct keeper {
+	uint64_t address;    /* of the block that it was found for */
+	uint64_t size_bytes; /* of the same */
+	uint32_t stack;	     /* 0: none was recorded */
+	uint32_t device;
+	uint8_t pool;
+	uint32_t newest_step; /* in which the block was allocated, as in struct block */
+	uint32_t step;	      /* the latest that had begun when it was found */
+	uint64_t items;
+	uint32_t held, looked;
+	char *texts[KEEPER_TEXTS]; /* all in one allocation, that of the first */
+};
+
+/* Which Python objects keep blocks, as far as the process has found out; borrowed. */
+const struct keeper *replay_keepers(const struct replay *replay, size_t *out_count);
+
 /* Walks the live blocks in table order: start with *cursor = 0; NULL at the end. */
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor);
 size_t replay_block_count(const struct replay *replay);

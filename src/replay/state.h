@@ -13,6 +13,7 @@
 #include "replay/checkpoint.h"
 #include "replay/definitions.h"
 #include "replay/ending.h"
+#include "replay/keepers.h"
 #include "replay/kernels.h"
 #include "replay/labels.h"
 #include "replay/ooms.h"
@@ -58,6 +59,7 @@ struct replay {
 	struct python_calls calls;
 	struct watches watches;
 	struct ooms ooms;
+	struct keepers keepers;
 };
 
 /* What handlers.def lists. Each returns 0, -ENOMEM, or the code of the consumer of its rows. */

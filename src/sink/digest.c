@@ -199,6 +199,7 @@ void digest_fini(struct digest *digest)
 		free(digest->places[i].where);
 		free(digest->places[i].sentence);
 		free(digest->places[i].known);
+		free(digest->places[i].kept_by);
 		free(digest->places[i].direct);
 	}
 	for (i = 0; i < digest->peak.holder_count; i++)

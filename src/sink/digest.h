@@ -45,6 +45,7 @@ struct digest_place {
 	char *where;	     /* one line that names the place; ranks are compared by it */
 	char *sentence;	     /* its name, and what is known of it */
 	char *known;	     /* the same without its name */
+	char *kept_by;	     /* what keeps its blocks and the cure, whole lines; empty: unknown */
 	char *direct;	     /* the compatible line of its first block; NULL if there is none */
 };
 

@@ -42,6 +42,8 @@ static struct digest_place take_place(const struct findings *found,
 	taken.sentence = take_text(&sentence);
 	place_sentence(found, place, &sentence);
 	taken.known = take_text(&sentence);
+	keeper_lines(found, place, "  ", &sentence);
+	taken.kept_by = take_text(&sentence);
 	if (place->examples.count > 0) {
 		leaks_direct_line(place, &FINDINGS(found, block)[place->examples.first], &direct);
 		taken.direct = take_text(&direct);

@@ -547,11 +547,29 @@ static void part_head(struct page *page, const struct digest *digest)
 	strbuf_add_char(out, '\n');
 }
 
+/* What keeps a call site, once for several that are kept alike. */
+static void add_kept_by(struct strbuf *out, const char **before, const char *lines)
+{
+	const char *line, *end;
+
+	if (lines == NULL || (*before != NULL && strcmp(*before, lines) == 0))
+		return;
+	*before = lines;
+	for (line = lines; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+		struct strbuf one = {0};
+
+		strbuf_add(&one, line, (size_t)(end - line));
+		add_sentence(out, strbuf_str(&one), SENTENCE_ROWS);
+		strbuf_fini(&one);
+	}
+}
+
 /* The compatible lines (F101, F102) of one device with our own line before each. */
 static void add_leaks(const struct digest *digest, const struct digest_device *device,
 		      size_t places, struct strbuf *out)
 {
 	struct strbuf line = {0};
+	const char *kept_by = NULL;
 	size_t i, shown = 0;
 	char text[16];
 
@@ -565,6 +583,7 @@ static void add_leaks(const struct digest *digest, const struct digest_device *d
 		strbuf_reset(&line);
 		strbuf_addf(&line, "leak: %s", place->sentence);
 		add_sentence(out, strbuf_str(&line), SENTENCE_ROWS);
+		add_kept_by(out, &kept_by, place->kept_by);
 		if (place->direct != NULL)
 			strbuf_addf(out, "%s\n", place->direct);
 		shown++;
@@ -606,6 +625,7 @@ static void part_suspects(struct page *page, const struct digest *digest)
 	struct strbuf *out = add_part(page, 6, 2, "");
 	/* Without a leak, suspects are the answer. */
 	unsigned int rows = digest->leak_places == 0 && digest->suspect_places <= SUSPECTS ? 2 : 1;
+	const char *kept_by = NULL;
 	struct strbuf line = {0};
 	size_t i, shown = 0;
 
@@ -615,6 +635,8 @@ static void part_suspects(struct page *page, const struct digest *digest)
 		strbuf_reset(&line);
 		strbuf_addf(&line, "suspect: %s", digest->places[i].sentence);
 		add_sentence(out, strbuf_str(&line), rows);
+		if (rows > 1)
+			add_kept_by(out, &kept_by, digest->places[i].kept_by);
 		if (digest->places[i].direct != NULL && digest->leak_places == 0 &&
 		    digest->suspect_places <= SUSPECTS_DIRECT)
 			strbuf_addf(out, "%s\n", digest->places[i].direct);

@@ -66,6 +66,8 @@ enum trace_request {
 	TRACE_REQUEST_COMPLETE = 3,
 	/* The same, because the program ends: a user who reads what was found reads all of it now. */
 	TRACE_REQUEST_END = 4,
+	/* Call sites are to be judged by what was recorded so far; those that may leak stand in `question` then. */
+	TRACE_REQUEST_JUDGE = 5,
 };
 
 /* Bits of trace_header.compatible. */
@@ -97,6 +99,22 @@ enum loss_cause {
 #include "trace/losses.def"
 #undef LOSS
 	LOSS_END
+};
+
+#define QUESTION_SITES	8u
+#define QUESTION_BLOCKS 32u
+
+/* Call sites that leak or may leak, for a process that can find out what keeps their blocks; engine. */
+struct trace_question {
+	/* Grows by 2; odd while the engine writes the rest. */
+	_Atomic uint32_t number;
+	uint32_t sites;
+	struct {
+		uint32_t count;
+		uint32_t reserved;
+		/* Of blocks that live, some of all ages, the newest last. */
+		uint64_t addresses[QUESTION_BLOCKS];
+	} site[QUESTION_SITES];
 };
 
 struct trace_header {
@@ -184,6 +202,8 @@ struct trace_header {
 	_Atomic uint32_t request_kind; /* enum trace_request; process, before `request` */
 	_Atomic uint32_t answer;       /* number of the latest request that was done; engine */
 	_Atomic uint32_t heartbeat;    /* grows while the engine works; engine */
+	/* What the engine wants to know of the process; it need not answer. A record `keeper` does. */
+	_Alignas(64) struct trace_question question;
 };
 
 _Static_assert(sizeof(struct trace_header) <= TRACE_IDENTITY_AT,

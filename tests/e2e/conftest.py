@@ -28,6 +28,7 @@ NUMBERS = {
     "fleets": (4, "runs of synthetic ranks with planted outliers (test_fleet.py)"),
     "forks": (12, "forks of each kind while the loader is busy (test_fork_walks.py)"),
     "gpus": (6, "random programs on CUDA's driver (test_cuda.py)"),
+    "keepers": (19, "random programs with a planted keeper of tensors (test_keepers.py)"),
     "networks": (12, "random networks that are decomposed (test_networks.py)"),
     "ooms": (12, "programs that run out of memory (test_oom.py)"),
     "pairs": (28, "pairs of runs with a planted difference (test_compare_pairs.py)"),

@@ -433,6 +433,23 @@ static inline void text_pool_facts(const struct replay *replay, struct strbuf *o
 			    facts->shares[i].late);
 }
 
+static inline void text_keepers(const struct replay *replay, struct strbuf *out)
+{
+	size_t i, k;
+
+	for (i = 0; i < replay->keepers.count; i++) {
+		const struct keeper *keeper = &replay->keepers.all[i];
+
+		strbuf_addf(out, "keeper %llx %llu stack %u on %u:%u steps %u %u: %llu %u %u",
+			    U(keeper->address), U(keeper->size_bytes), keeper->stack, keeper->pool,
+			    keeper->device, keeper->newest_step, keeper->step, U(keeper->items),
+			    keeper->held, keeper->looked);
+		for (k = 0; k < KEEPER_TEXTS; k++)
+			strbuf_addf(out, " '%s'", keeper->texts[k]);
+		strbuf_add_char(out, '\n');
+	}
+}
+
 static inline void replay_text(const struct replay *replay, struct strbuf *out)
 {
 	text_totals(replay, out);
@@ -445,6 +462,7 @@ static inline void replay_text(const struct replay *replay, struct strbuf *out)
 	text_progress(replay, out);
 	text_calls(replay, out);
 	text_watches(replay, out);
+	text_keepers(replay, out);
 	if (strbuf_failed(out))
 		abort();
 }

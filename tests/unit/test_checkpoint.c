@@ -539,12 +539,29 @@ static void use_framework(struct scene *s, uint32_t who)
 	}
 }
 
+/* What keeps the block at an address, if there is one; with a name or without. */
+static void put_keeper(struct maker_writer *w, uint64_t now)
+{
+	static const char named[] = "local\0list\0items\0local of main()\0\0items[3]\0clear it";
+	static const char unnamed[] = "cpp\0\0\0\0\0\0";
+	const char *texts = random_below(2) ? named : unnamed;
+	size_t bytes = texts == named ? sizeof(named) : sizeof(unnamed);
+
+	uint64_t address = 0x100000 + random_below(40) * 0x1000;
+
+	MAKER_VARIABLE(w, now, texts, bytes, keeper, .text_bytes = bytes, .address = address,
+		       .items = bytes, .held = address >> 12 & 31, .looked = 32);
+}
+
 /* What changes the run itself. */
 static void change_run(struct scene *s, uint32_t who)
 {
 	struct maker_writer *w = &s->w[who];
 
-	switch (random_below(6)) {
+	switch (random_below(7)) {
+	case 5:
+		put_keeper(w, s->now);
+		break;
 	case 0:
 		MAKER_EVENT(w, s->now, 0, state,
 			    .state = random_below(2) ? RECORDING_ON : RECORDING_SHADOW);

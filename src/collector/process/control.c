@@ -277,11 +277,16 @@ void control_leave(struct session *session)
 
 int control_request(enum trace_request kind)
 {
+	return control_request_within(kind, UINT64_MAX);
+}
+
+int control_request_within(enum trace_request kind, uint64_t most_ns)
+{
 	struct timespec slice = {.tv_nsec = WAIT_SLICE_NS};
 	struct trace_header *header = collector.header;
 	uint32_t number, answer, beat, last_beat;
 	char path[SESSION_PATH_MAX + 16];
-	uint64_t alive_ns = clock_ns(), limit_ns = CONTROL_WAIT_NS;
+	uint64_t alive_ns = clock_ns(), start_ns = alive_ns, limit_ns = CONTROL_WAIT_NS;
 	struct session *session;
 	int saved_errno = errno, r = 0;
 
@@ -302,12 +307,16 @@ int control_request(enum trace_request kind)
 	number = atomic_fetch_add(&header->request, 1) + 1;
 	engine_wake(session);
 	/* `msmemscope ctl` may ask as well; an answer to a later request is one to this. */
-	while ((int32_t)((answer = atomic_load(&header->answer)) - number) < 0) {
+	while (most_ns != 0 && (int32_t)((answer = atomic_load(&header->answer)) - number) < 0) {
 		(void)syscall(SYS_futex, &header->answer, FUTEX_WAIT, answer, &slice, NULL, 0);
 		if ((int32_t)(atomic_load(&header->answer) - number) >= 0)
 			break;
 		if (!collector_engine_lives()) {
 			r = -ESRCH;
+			break;
+		}
+		if (clock_ns() - start_ns >= most_ns) {
+			r = -EAGAIN;
 			break;
 		}
 		beat = atomic_load(&header->heartbeat);

@@ -84,6 +84,9 @@ uint32_t control_apply(void);
  */
 int control_request(enum trace_request kind);
 
+/* The same, at most that long: -EAGAIN then, and the engine answers later. 0 ns: only asks. */
+int control_request_within(enum trace_request kind, uint64_t most_ns);
+
 /* Tells the engine of a session of this process' own that nothing more comes. */
 void control_leave(struct session *session);
 

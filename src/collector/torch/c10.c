@@ -48,6 +48,27 @@ static MSCOPE_COLD void forget_totals(uint32_t generation)
 	atomic_store(&totals_generation, generation);
 }
 
+/* What the allocators of a device say they have handed out in all, at last; the host is the last one. */
+static _Atomic uint64_t levels[DEVICES + 1];
+
+uint64_t torch_level(void)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i <= DEVICES; i++)
+		sum += atomic_load_explicit(&levels[i], memory_order_relaxed);
+	return sum;
+}
+
+static void take_level(struct c10_device device, uint64_t allocated)
+{
+	uint32_t index = device.type == C10_CPU ? DEVICES : (uint32_t)(uint8_t)device.index;
+
+	if (index <= DEVICES && (device.type == C10_CPU || device.type == C10_CUDA))
+		atomic_store_explicit(&levels[index], allocated, memory_order_relaxed);
+}
+
 bool torch_pool_has_reported(void)
 {
 	uint32_t i;
@@ -181,6 +202,7 @@ MSCOPE_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *p
 	hook__ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE *original =
 		HOOK_ORIGINAL(_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE);
 
+	take_level(device, allocated);
 	take_report(ptr, bytes, reserved, device, __builtin_return_address(0));
 	if (original != NULL)
 		original(ptr, bytes, allocated, reserved, device);
@@ -195,6 +217,7 @@ MSCOPE_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE(void *p
 	hook__ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE *original =
 		HOOK_ORIGINAL(_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE);
 
+	take_level(device, (uint64_t)allocated);
 	take_report(ptr, bytes, (uint64_t)reserved, device, __builtin_return_address(0));
 	if (original != NULL)
 		original(ptr, bytes, allocated, reserved, device);

@@ -72,4 +72,7 @@ void torch_batch_put(struct torch_batch *batch, const void *caller);
  */
 bool aten_mark_take(const char *message, enum vendor vendor, const void *caller);
 
+/* What PyTorch's allocators have handed out in all, as they say; 0: they have not said anything. */
+uint64_t torch_level(void);
+
 #endif

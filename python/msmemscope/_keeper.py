@@ -1,0 +1,743 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who keeps the blocks of a call site: from an address of memory to the variable that holds it.
+
+    sites of the engine (addresses)  ->  tensors whose storage lies there
+    tensors  ->  objects that refer to them, level by level, until a name is met: a module's global, a local of a running function,
+                 a class, a closure, a default argument, a functools cache
+    tensors that no Python object refers to  ->  the nodes of autograd's graph that saved them, and the tensors whose graph that is
+
+One scan takes a second at most and no code of the program runs in it: types are compared by identity, attributes are read by
+descriptors of the interpreter's own types, keys are shown only if they are plain texts or numbers. Objects that the scan itself makes
+are left out of it. The collector does the long walks (src/collector/python/referrers.c).
+"""
+import collections
+import functools
+import gc
+import os
+import sys
+import time
+import types
+from importlib.machinery import SourceFileLoader
+from typing import NamedTuple
+
+from ._native import collector, ctypes
+
+SECONDS = 1.0  # of CPU time that a scan may take, but for the walk over all objects that is in progress
+_LEVELS = 16
+_IDS = 4096  # that one walk looks for
+_EDGES = 1 << 15
+_TENSORS = 1 << 18  # that are looked at
+_NODES = 20000  # of graphs that are looked at
+_ENOUGH = 0.9  # of the tensors of a site: what holds so many is what keeps it
+_PARTS = 24  # of a path
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
+_name_of_type = type.__dict__["__name__"].__get__
+_dict_of_type = type.__dict__["__dict__"].__get__
+_mro_of_type = type.__dict__["__mro__"].__get__
+_dict_of_module = types.ModuleType.__dict__["__dict__"].__get__
+_LRU = type(functools.lru_cache(len))
+_CELL = types.CellType if hasattr(types, "CellType") else type((lambda x: lambda: x)(0).__closure__[0])
+_GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+_PLAIN = (str, int, float, bool, bytes, type(None))
+# What the interpreter keeps of an error that nobody caught: it came after what kept the tensors.
+_LAST = ("last_value", "last_traceback", "last_exc")
+
+
+class Answer(NamedTuple):
+    """What is said about one site; see the event keeper in src/trace/events.def."""
+    address: int  # of the newest block that it was found for
+    kind: str
+    what: str  # type of what keeps: "list"
+    name: str  # as a program would write it: "trainer.losses"
+    root: str  # where the name begins: "global of train.py"
+    items: int  # that the container has; 0: it is none
+    held: int  # blocks of the site that it was found for
+    looked: int  # that were looked for
+    holds: str  # what each item is: "grad_fn -> AddmmBackward0"
+    path: str  # from the root to one block
+    cure: str
+
+
+class _Root(NamedTuple):
+    kind: str
+    name: str  # "" if the path begins with the object itself
+    words: str
+    child: int  # node that it refers to
+    order: int  # which of several is said
+
+
+def _has_base(kind, base):
+    return any(c is base for c in _mro_of_type(kind))
+
+
+def _type_name(value):
+    return _name_of_type(type(value))
+
+
+def _file(path):
+    return os.path.basename(path) if type(path) is str and path else ""
+
+
+def _module_file(names):
+    """The file of a module by its globals. The interpreter takes __file__ away when a script has ended."""
+    path = names.get("__file__")
+    if path is None and type(names.get("__loader__")) is SourceFileLoader:
+        path = names["__loader__"].path
+    return _file(path)
+
+
+def _code_words(code):
+    name = code.co_name if code.co_name.startswith("<") else f"{code.co_name}()"
+    return f"{name} in {_file(code.co_filename)}"
+
+
+def _slot_names(code):
+    cells = code.co_cellvars
+    if sys.version_info >= (3, 11):
+        cells = tuple(name for name in cells if name not in code.co_varnames)
+    return code.co_varnames + cells + code.co_freevars
+
+
+def _instance_dict(value):
+    """The attributes of an object as a dict, without asking the object; None: it has none."""
+    for kind in _mro_of_type(type(value)):
+        found = _dict_of_type(kind).get("__dict__")
+        if type(found) is types.GetSetDescriptorType:
+            attributes = found.__get__(value)
+            return attributes if type(attributes) is dict else None
+    return None
+
+
+def _key(mapping, value):
+    """The key of a value as text, "" if it is not plain; None: it is not there."""
+    for key, found in dict.items(mapping):
+        if found is value:
+            return repr(key)[:60] if type(key) in _PLAIN else ""
+    return None
+
+
+def _attribute(value, child):
+    """The name of the attribute of an object that is another one."""
+    for kind in _mro_of_type(type(value)):
+        for name, found in _dict_of_type(kind).items():
+            if type(found) is types.MemberDescriptorType and type(name) is str:
+                try:
+                    if found.__get__(value) is child:
+                        return name
+                except AttributeError:  # a slot that is empty
+                    pass
+    attributes = _instance_dict(value)
+    for name, found in dict.items(attributes) if attributes is not None else ():
+        if found is child and type(name) is str:
+            return name
+    return None
+
+
+class _Arrays:
+    """What the collector is given and fills in."""
+
+    def __init__(self):
+        self.edges = (ctypes.c_uint32 * (2 * _EDGES))()
+
+    @staticmethod
+    def numbers(values):
+        return (ctypes.c_uint64 * max(1, len(values)))(*values)
+
+
+class _Scan:
+    """One scan. `nodes` are the objects that were met; all else is their ordinals in it."""
+
+    def __init__(self, torch, seconds):
+        self.torch = torch
+        self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+        self.ends = time.thread_time() + seconds
+        self.out_of_time = False
+        self.nodes = []
+        self.ordinals = {}  # id -> ordinal
+        self.down = []  # ordinals that a node refers to
+        self.masks = []  # which targets a node leads to, a bit each
+        self.tensors = []
+        self.found = []  # what a walk has found
+        self.objects = None
+        self.arrays = _Arrays()
+        self.skipped = []
+        self.globals = {}  # id of a module's dict -> file or name
+        self.own = set()  # ids of dicts of our own modules
+
+    # ---- the heap ----
+
+    def begin(self, objects=None):
+        """`objects`: of a scan before this one. Since 3.12 the collector lists them itself, and none are kept."""
+        self.objects = gc.get_objects() if objects is None and sys.version_info < (3, 12) else objects
+        for name, module in list(dict.items(sys.modules)):
+            if _has_base(type(module), types.ModuleType):
+                names = _dict_of_module(module)
+                self.globals.setdefault(id(names), _module_file(names) or str(name))
+                if str(name).partition(".")[0] == __package__:
+                    self.own.add(id(names))
+        skipped = [id(self), id(self.__dict__), id(self.nodes), id(self.tensors), id(self.found), id(self.objects)]
+        self.skipped = skipped + list(self.own)
+
+    def end(self):
+        """Lets go of everything: the objects that were met have this scan among them."""
+        for held in (self.nodes, self.tensors, self.found, self.down):
+            del held[:]
+        self.objects = None
+
+    def late(self):
+        if not self.out_of_time and time.thread_time() > self.ends:
+            self.out_of_time = True
+        return self.out_of_time
+
+    def referrers(self, ids):
+        """Puts objects that refer to one of `ids` into `found`; [(ordinal in found, index of the id)]."""
+        del self.found[:]
+        count = collector.mscope_referrers(self.objects, _Arrays.numbers(ids), len(ids), _Arrays.numbers(self.skipped),
+                                           len(self.skipped), self.found, self.arrays.edges, _EDGES)
+        edges = self.arrays.edges
+        return [(edges[2 * i], edges[2 * i + 1]) for i in range(max(0, count))]
+
+    def frames(self):
+        """The frames of all threads but those of our own code."""
+        seen = []
+        for frame in sys._current_frames().values():
+            while frame is not None:
+                if not frame.f_code.co_filename.startswith(_PACKAGE):
+                    seen.append(frame)
+                frame = frame.f_back
+        return seen
+
+    def slots(self, frame, ids):
+        """[(name of a variable, index of the id)] of a frame."""
+        names = _slot_names(frame.f_code)
+        out = (ctypes.c_uint32 * 256)()
+        count = collector.mscope_frame_slots(frame, len(names), _Arrays.numbers(ids), len(ids), out, 128)
+        return [(names[out[2 * i]], out[2 * i + 1]) for i in range(max(0, count))]
+
+    # ---- tensors ----
+
+    def find_tensors(self, wanted):
+        """{address: [ordinals in tensors]} of the addresses that are wanted."""
+        collector.mscope_instances(self.objects, self.base, self.tensors, _TENSORS)
+        storage_of, memory_of = self.base.untyped_storage, self.torch.UntypedStorage.data_ptr
+        at = {}
+        for number, tensor in enumerate(self.tensors):
+            if number % 1024 == 1023 and self.late():
+                break
+            try:
+                address = memory_of(storage_of(tensor))
+            except Exception:  # one without memory of its own
+                continue
+            if address in wanted and len(at.setdefault(address, [])) < 4:
+                at[address].append(number)
+        return at
+
+    def grad_fn(self, tensor):
+        return self.base.grad_fn.__get__(tensor)
+
+    # ---- levels ----
+
+    def add(self, value, mask):
+        ordinal = self.ordinals.get(id(value))
+        if ordinal is None:
+            ordinal = self.ordinals[id(value)] = len(self.nodes)
+            self.nodes.append(value)
+            self.down.append([])
+            self.masks.append(0)
+        self.masks[ordinal] |= mask
+        return ordinal
+
+    def roots_of(self, ordinal, child):
+        """The root that a node is, for what it refers to; None: what refers to it is to be found."""
+        node = self.nodes[ordinal]
+        kind = type(node)
+        if kind is dict:
+            file = self.globals.get(id(node))
+            if file is None and "__builtins__" in node and "__name__" in node:
+                file = _module_file(node) or str(node.get("__name__"))
+            if file is None:
+                return None
+            name = _key(node, self.nodes[child])
+            name = name[1:-1] if name else "?"
+            if file == "sys" and name in _LAST:
+                return ()
+            return _Root("global", name, f"global of {file}", child, 0)
+        if kind is _LRU:
+            wrapped = (_instance_dict(node) or {}).get("__wrapped__")
+            code = wrapped.__code__ if type(wrapped) is types.FunctionType else None
+            words = _code_words(code) if code is not None else _type_name(wrapped)
+            return _Root("lru_cache", "", f"functools.lru_cache of {words}", ordinal, 0)
+        if kind is types.FunctionType:
+            return self.function_root(node, child)
+        if _has_base(kind, type):
+            module = _dict_of_type(node).get("__module__")
+            names = _dict_of_module(sys.modules[module]) if type(module) is str and module in sys.modules else {}
+            file = _module_file(names) or str(module)
+            return _Root("class", _name_of_type(node), f"class attribute of {_name_of_type(node)} in {file}", child, 2)
+        return None
+
+    def function_root(self, node, child):
+        value = self.nodes[child]
+        code = node.__code__
+        if value is node.__closure__:
+            for index, cell in enumerate(node.__closure__):
+                if id(cell) in self.ordinals and self.ordinals[id(cell)] in self.down[child]:
+                    return _Root("closure", code.co_freevars[index], f"closure of {_code_words(code)}",
+                                 self.ordinals[id(cell)], 3)
+        if value is node.__defaults__:
+            first = code.co_argcount - len(node.__defaults__)
+            for index, default in enumerate(node.__defaults__):
+                if id(default) in self.ordinals and self.ordinals[id(default)] in self.down[child]:
+                    return _Root("default", code.co_varnames[first + index], f"default argument of {_code_words(code)}",
+                                 self.ordinals[id(default)], 3)
+        if value is node.__kwdefaults__:
+            for name, default in dict.items(node.__kwdefaults__):
+                if id(default) in self.ordinals and self.ordinals[id(default)] in self.down[child]:
+                    return _Root("default", name, f"default argument of {_code_words(code)}", self.ordinals[id(default)], 3)
+        if value is node.__dict__:
+            return _Root("global", code.co_name, f"attribute of the function {_code_words(code)}", child, 3)
+        return None
+
+    def climb(self, groups):
+        """Follows references backwards from the targets of each group, masks of bits; [roots] of each, and whether all was seen."""
+        roots = []
+        frontier = [o for o in range(len(self.nodes)) if self.masks[o]]
+        whole = False
+        for _level in range(_LEVELS):
+            if not frontier or self.late():
+                break
+            whole = len(frontier) <= _IDS
+            frontier = frontier[:_IDS]
+            ids = [id(self.nodes[o]) for o in frontier]
+            level_roots = []
+            for frame in self.frames():
+                for name, index in self.slots(frame, ids):
+                    level_roots.append(_Root("local", name, f"local of {_code_words(frame.f_code)}", frontier[index], 1))
+            edges = self.referrers(ids)
+            known = len(self.nodes)
+            upper = []
+            for found, index in edges:
+                child = frontier[index]
+                ordinal = self.add(self.found[found], self.masks[child])
+                if child not in self.down[ordinal]:
+                    self.down[ordinal].append(child)
+                    upper.append((ordinal, child))
+            following = {}
+            for ordinal, child in upper:
+                root = self.roots_of(ordinal, child)
+                if root:
+                    level_roots.append(root)
+                elif root is None and ordinal >= known:
+                    following[ordinal] = None
+            roots.append(level_roots)
+            left = 0
+            for group in groups:
+                most = max((_count(self.masks[r.child] & group) for level in roots for r in level), default=0)
+                if most < _ENOUGH * _count(group):
+                    left |= group
+            if not left:
+                break
+            frontier = [o for o in following if self.masks[o] & left]
+        return roots, whole and not frontier and not self.out_of_time
+
+    # ---- names ----
+
+    def best(self, roots, group):
+        """The root that leads to most of a group, the nearest of those that are as good; (root, how many)."""
+        levels = [(_count(self.masks[r.child] & group), number, r) for number, level in enumerate(roots) for r in level]
+        most = max((count for count, _number, _root in levels), default=0)
+        if most == 0:
+            return None, 0
+        good = [(number, root.order, root) for count, number, root in levels if count >= _ENOUGH * most]
+        return min(good, key=lambda entry: entry[:2])[2], most
+
+    def walk(self, ordinal, group):
+        """Ordinals from a root down to one target, the newest, and how many of them lead to all that the first leads to."""
+        path, shared = [ordinal], 1
+        most = _count(self.masks[ordinal] & group)
+        while len(path) < _PARTS:
+            below = [c for c in self.down[path[-1]] if c not in path and self.masks[c] & group]
+            if not below:
+                break
+            best = max(below, key=lambda c: _count(self.masks[c] & group))
+            if len(path) == shared and _count(self.masks[best] & group) >= _ENOUGH * most and most > 1:
+                shared += 1
+            else:
+                best = max(below, key=lambda c: self.masks[c] & group)
+            path.append(best)
+        return path, shared
+
+    def piece(self, parent, child, attribute):
+        """How a program would write the step from an object to another, and whether the next step is an attribute."""
+        value, below = self.nodes[parent], self.nodes[child]
+        kind = type(value)
+        try:
+            if _has_base(kind, dict):
+                key = _key(value, below)
+                if key is not None:
+                    return (f".{key[1:-1]}" if attribute and key else f"[{key or '...'}]"), False
+            for base in (list, tuple, collections.deque):
+                if _has_base(kind, base):
+                    for index, item in enumerate(base.__iter__(value)):
+                        if item is below:
+                            return f"[{index}]", False
+            if kind is types.FrameType:
+                for name, _index in self.slots(value, [id(below)]):
+                    return f".{name}", False
+            if kind in (_CELL, types.MethodType, types.TracebackType) or kind in _GENERATORS:
+                return "", False
+            if below is _instance_dict(value):
+                return "", True
+            name = _attribute(value, below)
+            return (f".{name}" if name else ""), False
+        except RuntimeError:  # another thread changes it
+            return "[...]", False
+
+    def pieces(self, path, attribute):
+        out, attribute = [], attribute
+        for parent, child in zip(path, path[1:]):
+            text, attribute = self.piece(parent, child, attribute)
+            out.append(text)
+        return out
+
+    def length(self, value):
+        """Items of a container; 0: it is none."""
+        for base in (list, dict, tuple, set, frozenset, collections.deque):
+            if _has_base(type(value), base):
+                return base.__len__(value)
+        return _LRU.cache_info(value).currsize if type(value) is _LRU else 0
+
+    def owner_of_dict(self, path, shared):
+        """Where what keeps is the dict of an object, the object."""
+        holder = self.nodes[path[shared - 1]]
+        if type(holder) is dict and shared >= 2:
+            above = self.nodes[path[shared - 2]]
+            if type(above) is not dict and _instance_dict(above) is holder:
+                return above
+        return holder
+
+    def special(self, path, pieces):
+        """A kind that a path is of because of what it passes, or ""."""
+        optimizer = getattr(sys.modules.get("torch.optim.optimizer"), "Optimizer", None)
+        for ordinal, text in zip(path, pieces):
+            kind = type(self.nodes[ordinal])
+            if kind is types.TracebackType:
+                return "exception"
+            if text.startswith("._") and text.endswith("_hooks"):
+                return "hook"
+            if optimizer is not None and _has_base(kind, optimizer):
+                return "optimizer"
+        return ""
+
+
+def _count(mask):
+    return bin(mask).count("1")
+
+
+def _cure(kind, what, grad):
+    if kind == "lru_cache":
+        return "give lru_cache a smaller maxsize, or call its cache_clear()"
+    if kind == "hook":
+        return "remove the hook (handle.remove()) or let it keep detached tensors of the latest step only"
+    if kind == "exception":
+        return "do not keep the exception, or set its __traceback__ to None"
+    if kind == "optimizer":
+        return "make a new optimizer when parameters are replaced, or delete their entries from its state"
+    if kind == "graph":
+        return "detach() what is carried into the next step, so that the graph of earlier steps can go"
+    if kind == "cycle":
+        return "break the cycle (a weak reference), or call gc.collect()"
+    if kind == "cpp":
+        return ""
+    container = what in ("list", "dict", "deque", "set", "tuple", "OrderedDict", "defaultdict")
+    word = what if container else "object"
+    if grad:
+        return f"append loss.item() or loss.detach(), or clear the {word}" if what in ("list", "deque") else \
+            f"keep .item() or .detach() of it, or clear the {word}"
+    return f"remove items from the {word} when they are no longer needed" if container else "delete it when it is no longer needed"
+
+
+class _Site(NamedTuple):
+    addresses: tuple
+    blocks: int  # that live
+
+
+class Scanner:
+    """Answers for the sites of one question."""
+
+    def __init__(self, torch, sites, seconds):
+        self.scan = _Scan(torch, seconds)
+        self.sites = sites
+
+    def run(self):
+        """[Answer or None] of the sites."""
+        guard = getattr(self.scan.torch._C, "DisableTorchFunctionSubclass", None) or self.scan.torch._C.DisableTorchFunction
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            with guard():
+                self.scan.begin()
+                return self._answers()
+        finally:
+            self.scan.end()
+            if collects:
+                gc.enable()
+
+    def _answers(self):
+        scan = self.scan
+        wanted = {address for site in self.sites for address in site.addresses}
+        at = scan.find_tensors(wanted)
+        groups, bits, addresses, bit = [], {}, {}, 1
+        for site in self.sites:
+            group = 0
+            for address in site.addresses:
+                for number in at.get(address, ()):
+                    scan.add(scan.tensors[number], bit)
+                    bits[bit] = number
+                if address in at:
+                    addresses[bit] = address
+                    group |= bit
+                    bit <<= 1
+            groups.append(group)
+        roots, whole = scan.climb([group for group in groups if group])
+        answers = []
+        for site, group in zip(self.sites, groups):
+            answer = self._direct(site, group, addresses, roots) if group else None
+            answers.append(answer)
+        self._graphs(answers, groups, addresses, at)
+        for index, (site, group) in enumerate(zip(self.sites, groups)):
+            if answers[index] is None:
+                answers[index] = self._nothing(site, group, addresses, whole)
+        return answers
+
+    def _direct(self, site, group, addresses, roots):
+        scan = self.scan
+        root, most = scan.best(roots, group)
+        if root is None or most < max(1, _count(group) / 3):
+            return None
+        path, shared = scan.walk(root.child, group)
+        pieces = scan.pieces(path, root.kind == "class")
+        holder = scan.owner_of_dict(path, shared)
+        target = scan.nodes[path[-1]]
+        is_tensor = _has_base(type(target), scan.base)
+        node = scan.grad_fn(target) if is_tensor else None
+        name = root.name + "".join(pieces[:shared - 1])
+        kind = scan.special(path, pieces) or root.kind
+        if root.kind in ("closure", "default"):
+            hook = self._hook(path[0], root)
+            kind = "hook" if hook else kind
+        what = "tensor" if holder is target else _type_name(holder)
+        if root.kind == "lru_cache":
+            what, name = "cache", ""
+        held = group & scan.masks[root.child]
+        newest = max((bit for bit in addresses if bit & held), default=0)
+        between = [_type_name(scan.nodes[o]) for o in path[shared:-1]
+                   if type(scan.nodes[o]) not in (_CELL, types.TracebackType) and not type(scan.nodes[o]) is dict]
+        holds = ""
+        if node is not None:
+            holds = f"grad_fn -> {_type_name(node)}"
+        if between and holder is not target:
+            holds = " -> ".join(between[:3]) + (f" -> {holds}" if holds else " -> tensor")
+        return Answer(addresses.get(newest, 0), kind, what, name, self._root_words(root, name), scan.length(
+            scan.nodes[path[shared - 1]]), _count(held), len(site.addresses), holds, root.name + "".join(pieces) or root.words,
+            _cure(kind, what, node is not None))
+
+    @staticmethod
+    def _root_words(root, name):
+        if root.kind == "class" or not root.name or name == root.name:
+            return root.words
+        return root.words.replace(root.kind, f"{root.kind} `{root.name}`", 1) if root.kind in ("global", "local") else root.words
+
+    def _hook(self, ordinal, _root):
+        """Whether a function by which something is kept is a hook of a module or tensor: what refers to it, three levels up."""
+        scan = self.scan
+        functions = [o for o in range(len(scan.nodes)) if type(scan.nodes[o]) is types.FunctionType and
+                     scan.masks[o] & scan.masks[ordinal]]
+        level = [id(scan.nodes[o]) for o in functions]
+        for _up in range(3):
+            if not level or scan.late():
+                return False
+            scan.referrers(level)
+            level = []
+            for value in list(scan.found):
+                if type(value) is dict:
+                    for name, below in dict.items(value):
+                        if type(name) is str and name.startswith("_") and name.endswith("_hooks") and id(below) in self._seen:
+                            return True
+                if _has_base(type(value), dict) or type(value) is types.MethodType:
+                    level.append(id(value))
+            self._seen = set(level)
+        return False
+
+    _seen = frozenset()
+
+    # ---- graphs ----
+
+    def _orphans(self, answers, groups, at):
+        """Addresses of sites without an answer, which no object was found to refer to."""
+        wanted = []
+        for index, site in enumerate(self.sites):
+            if answers[index] is None:
+                wanted += site.addresses
+        return wanted
+
+    def _holders(self):
+        """Tensors with a graph that an object or a variable refers to: ordinals in `tensors`."""
+        scan = self.scan
+        with_graph = [n for n, tensor in enumerate(scan.tensors) if scan.grad_fn(tensor) is not None][-_IDS:]
+        ids = [id(scan.tensors[n]) for n in with_graph]
+        if not ids:
+            return []
+        held = {index for _found, index in scan.referrers(ids)}
+        for frame in scan.frames():
+            held.update(index for _name, index in scan.slots(frame, ids))
+        return [with_graph[index] for index in sorted(held)]
+
+    def _graphs(self, answers, groups, addresses, at):
+        """For memory that no Python object refers to: the tensors whose graph has saved it, and who keeps those."""
+        scan = self.scan
+        wanted = self._orphans(answers, groups, at)
+        if not wanted or not scan.tensors or scan.late():
+            return
+        saved, nodes = self._saved(self._holders(), wanted)
+        if not saved:
+            return
+        second = _Scan(scan.torch, max(0.05, scan.ends - time.thread_time()))
+        second.begin(scan.objects)
+        second.tensors = scan.tensors
+        second.skipped += scan.skipped + [id(scan.nodes), id(scan.tensors), id(scan.__dict__), id(second.tensors)]
+        bits, bit, found = {}, 1, []
+        for index, site in enumerate(self.sites):
+            group = 0
+            for address in site.addresses:
+                if answers[index] is None and address in saved:
+                    second.add(scan.tensors[saved[address]], bit)
+                    bits[bit] = address
+                    group |= bit
+                    bit <<= 1
+            found.append(group)
+        self.scan = second
+        try:
+            self._take_graphs(answers, found, bits, saved, nodes)
+        finally:
+            self.scan = scan
+            scan.out_of_time = scan.out_of_time or second.out_of_time
+            second.tensors = []
+            second.end()
+
+    def _take_graphs(self, answers, found, bits, saved, nodes):
+        roots, _whole = self.scan.climb([group for group in found if group])
+        for index, group in enumerate(found):
+            if group and _count(group) >= len(self.sites[index].addresses) / 3:
+                answer = self._direct(self.sites[index], group, bits, roots)
+                if answer is not None:
+                    size = nodes.get(saved[answer.address], 0)
+                    kind = "graph" if answer.kind in ("global", "local", "class", "closure", "default") else answer.kind
+                    holds = f"{answer.holds}, a graph of {size} nodes that saved them" if answer.holds else ""
+                    cure = _cure("graph", "", True) if answer.what == "tensor" else answer.cure
+                    answers[index] = answer._replace(kind=kind, holds=holds, cure=cure)
+
+    def _saved(self, holders, wanted):
+        """{address: ordinal of the tensor whose graph has saved it}, {ordinal: nodes of its graph}."""
+        scan = self.scan
+        known = None
+        for tensor in scan.tensors:
+            try:
+                storage = scan.base.untyped_storage(tensor)
+                known = (scan.base._cdata.__get__(tensor), storage._cdata, scan.torch.UntypedStorage.data_ptr(storage))
+            except Exception:
+                continue
+            if known[2]:
+                break
+        if known is None:
+            return {}, {}
+        function = getattr(scan.torch._C, "_FunctionBase", None)
+        out = (ctypes.c_uint32 * 64)()
+        numbers = _Arrays.numbers(wanted)
+        saved, sizes, seen, total = {}, {}, {}, 0
+        left = set(wanted)
+        for holder in holders:
+            todo, size = [scan.grad_fn(scan.tensors[holder])], 0
+            while todo and total < _NODES and not scan.late():
+                node = todo.pop()
+                if id(node) in seen:
+                    continue
+                seen[id(node)] = node
+                size += 1
+                total += 1
+                in_object = function is not None and _has_base(type(node), function)
+                count = collector.mscope_saved(node, in_object, *known, numbers, len(wanted), out, 64)
+                if count < 0:
+                    return saved, sizes
+                for k in range(count):
+                    saved.setdefault(wanted[out[k]], holder)
+                    left.discard(wanted[out[k]])
+                following = function.next_functions.__get__(node) if in_object else node.next_functions
+                todo += [entry[0] for entry in following if entry[0] is not None]
+            sizes[holder] = size
+            if not left:
+                break
+        return saved, sizes
+
+    # ---- nothing that has a name ----
+
+    def _nothing(self, site, group, addresses, whole):
+        scan = self.scan
+        newest = max((bit for bit in addresses if bit & group), default=0)
+        address = addresses.get(newest, site.addresses[-1])
+        looked = len(site.addresses)
+        if scan.out_of_time or (group and not whole):
+            return None
+        above = [o for o in range(len(scan.nodes)) if scan.masks[o] & group and scan.down[o]]
+        ring = self._ring(above)
+        if ring is not None:
+            what = _type_name(scan.nodes[ring])
+            return Answer(address, "cycle", what, "", "reference cycle", 0, _count(group), looked, "", "", _cure("cycle", what, False))
+        if above:
+            top = scan.nodes[above[-1]]
+            return Answer(address, "unnamed", _type_name(top), "", "no variable of Python leads to it", 0, _count(group), looked, "",
+                          "", "")
+        return Answer(address, "cpp", "", "", "", 0, _count(group), looked, "", "", "")
+
+    def _ring(self, above):
+        """A node that leads to itself."""
+        scan = self.scan
+        up = {}
+        for ordinal in above:
+            for child in scan.down[ordinal]:
+                up.setdefault(child, []).append(ordinal)
+        for start in above:
+            seen, todo = set(), list(up.get(start, ()))
+            while todo:
+                ordinal = todo.pop()
+                if ordinal == start:
+                    return start
+                if ordinal not in seen:
+                    seen.add(ordinal)
+                    todo += up.get(ordinal, ())
+        return None
+
+
+def scan(sites, seconds=SECONDS):
+    """[Answer or None] of sites, lists of addresses of blocks, the newest last. Nothing without PyTorch."""
+    torch = sys.modules.get("torch")
+    if torch is None or not _frames_are_known() or getattr(torch, "_C", None) is None:
+        return [None] * len(sites)
+    return Scanner(torch, [_Site(tuple(addresses), len(addresses)) for addresses in sites], seconds).run()
+
+
+@functools.lru_cache(None)
+def _frames_are_known():
+    """Tries the collector's walks on objects that are known: a variable of this function, and a list that holds it."""
+    marker = [[]]
+    ids = _Arrays.numbers([id(marker[0]), id(marker)])
+    out = (ctypes.c_uint32 * 16)()
+    frame = sys._getframe()
+    names = _slot_names(frame.f_code)
+    count = collector.mscope_frame_slots(frame, len(names), ids, 2, out, 8)
+    if count != 1 or names[out[0]] != "marker" or out[1] != 1:
+        return False
+    found: list = []
+    count = collector.mscope_referrers([marker], ids, 1, _Arrays.numbers([]), 0, found, out, 8)
+    return count == 1 and found[0] is marker

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When the process looks for what keeps its memory, and what it says then. The engine judges call sites (engine/keeper_question.c)
+ * and only this process can see its Python objects (python/msmemscope/_keeper.py), so one asks the other:
+ *
+ *     a step has ended    mscope_due(): memory has grown for some steps, by what PyTorch's allocators say themselves; a program that
+ *                         does not grow gets no further than this. Then after twice as many steps, and so on.
+ *     mscope_judge()      the engine reads what was recorded so far and judges
+ *     mscope_question()   the call sites that leak or may leak, with addresses of some of their blocks
+ *     mscope_keeper()     the answer for one of them, a record of the trace
+ *
+ * Where the allocators do not say how much they have handed out (an NPU, a program without preload), the engine is asked all the same,
+ * and nobody waits for it: the answer comes with a later step.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "collector/api.h"
+#include "collector/process/process.h"
+#include "collector/record/hot.h"
+#include "collector/torch/torch.h"
+
+/* Steps before the engine is asked for the first time: what it says of fewer is "suspect" at best. */
+#define FIRST_STEP 4u
+/* Memory grows if its level reached a new height in so many of the last steps; in all but one while there are fewer. */
+#define RISES_OF  8u
+#define RISES_MIN 6u
+/* From here on a level that is higher than at half of the steps counts as well: leaks that are slower than every step. */
+#define SLOW_STEPS 32u
+
+#define TEXTS_MAX 3072u
+
+/* Steps are ended by one thread at a time; a race costs a question, and nothing else. */
+static struct {
+	const struct trace_header *header; /* whose steps are counted */
+	uint32_t steps;
+	uint32_t next;	  /* step from which on the engine may be asked again */
+	uint64_t highest; /* level at the end of a step */
+	uint64_t at_half; /* level when half of `next` steps had ended */
+	uint32_t rises;	  /* a bit for each of the last steps */
+	uint32_t taken;	  /* number of the question that was handed out last */
+} keeping;
+
+static bool is_growing(uint64_t level)
+{
+	uint32_t least = keeping.steps < RISES_OF ? keeping.steps - 1 : RISES_MIN;
+	bool rose = level > keeping.highest;
+
+	if (rose)
+		keeping.highest = level;
+	keeping.rises = keeping.rises << 1 | rose;
+	if (level == 0)
+		return true; /* the allocators do not say */
+	return (uint32_t)__builtin_popcount(keeping.rises & ((1u << RISES_OF) - 1)) >= least ||
+	       (keeping.steps >= SLOW_STEPS && level > keeping.at_half);
+}
+
+MSCOPE_EXPORT uint32_t mscope_due(void)
+{
+	const struct trace_header *header = collector.header;
+	uint64_t level;
+	bool grows;
+
+	if (recording_now() != RECORDING_ON || header == NULL)
+		return DUE_NOTHING;
+	if (keeping.header != header) {
+		memset(&keeping, 0, sizeof(keeping));
+		keeping.header = header;
+		keeping.next = FIRST_STEP;
+	}
+	keeping.steps++;
+	level = torch_level();
+	grows = is_growing(level);
+	if (atomic_load_explicit(&header->question.number, memory_order_relaxed) != keeping.taken)
+		return DUE_ANSWER;
+	if (keeping.steps < keeping.next || !grows)
+		return DUE_NOTHING;
+	keeping.next = 2 * keeping.steps;
+	keeping.at_half = level;
+	/* Nobody waits where it is not known that memory grows. */
+	if (level == 0) {
+		(void)control_request_within(TRACE_REQUEST_JUDGE, 0);
+		return DUE_NOTHING;
+	}
+	return DUE_ASK;
+}
+
+MSCOPE_EXPORT int32_t mscope_judge(uint32_t most_ms)
+{
+	/* Not by itself a reason to begin a trace. */
+	if (recording_now() != RECORDING_ON || atomic_load(&collector.writers) == 0)
+		return -ENOENT;
+	return control_request_within(TRACE_REQUEST_JUDGE, (uint64_t)most_ms * 1000000);
+}
+
+MSCOPE_EXPORT int32_t mscope_question(char *out, uint32_t bytes)
+{
+	const struct trace_question *question;
+	uint32_t number, words = 0, i, k, count;
+
+	if (collector.header == NULL)
+		return 0;
+	question = &collector.header->question;
+	/* Pairs with the stores in keeper_question(). */
+	number = atomic_load_explicit(&question->number, memory_order_acquire);
+	if (number == keeping.taken || number % 2 != 0)
+		return 0;
+	for (i = 0; i < question->sites && i < QUESTION_SITES; i++) {
+		count = question->site[i].count < QUESTION_BLOCKS ? question->site[i].count
+								  : QUESTION_BLOCKS;
+		if ((words + 1 + count) * 8 > bytes)
+			break;
+		for (k = 0; k <= count; k++) {
+			uint64_t word = k == 0 ? count : question->site[i].addresses[k - 1];
+
+			memcpy(out + (size_t)words++ * 8, &word, sizeof(word));
+		}
+	}
+	atomic_thread_fence(memory_order_acquire);
+	if (atomic_load_explicit(&question->number, memory_order_relaxed) != number)
+		return 0;
+	keeping.taken = number;
+	return (int32_t)words;
+}
+
+MSCOPE_EXPORT int32_t mscope_keeper(uint64_t address, uint64_t items, uint32_t held,
+				    uint32_t looked, const char *texts, uint32_t bytes)
+{
+	struct event_keeper event = {.text_bytes = bytes,
+				     .address = address,
+				     .items = items,
+				     .held = held,
+				     .looked = looked};
+	uint64_t words[EVENT_BYTES_keeper / 8];
+	const void *part = texts;
+	int saved_errno = errno;
+	struct writer *w;
+
+	if (recording_now() != RECORDING_ON)
+		return -ENOENT;
+	if (bytes > TEXTS_MAX)
+		return -E2BIG;
+	w = writer_enter();
+	if (w != NULL) {
+		event_keeper_encode(words, &event);
+		(void)writer_put(w, EVENT_keeper, 0, words, MSCOPE_COUNT(words), &part, &bytes, 1);
+		writer_leave(w);
+	}
+	errno = saved_errno;
+	return w == NULL ? -EBUSY : 0;
+}

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who keeps it: from the blocks of a call site that leaks to the variable that holds them. --keepers=400 is the whole proof."""
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+TARGETS = Path(__file__).resolve().parents[1] / "targets"
+HEAP = 5_000_000
+
+MODEL = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+def train(step):
+    loss = model(torch.randn(8, 16)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+SCRIPTS = {
+    "local": MODEL + """
+def main():
+    samples = []
+    for step in range(40):
+        samples.append(torch.randn(1000))
+        train(step)
+main()
+""",
+    "losses": MODEL + """
+def run():
+    history = []
+    for step in range(40):
+        history.append(model(torch.randn(8, 16)).mean())
+        train(step)
+run()
+""",
+    "healthy": MODEL + """
+def main():
+    latest = None
+    for step in range(40):
+        latest = train(step)
+main()
+""",
+    "none": MODEL + """
+import torch.futures
+class Kept:
+    pass
+def main():
+    futures = []
+    for step in range(24):
+        future = torch.futures.Future()
+        future.set_result(torch.randn(1000))
+        futures.append(future)
+        train(step)
+main()
+""",
+}
+
+
+def planted(dist, python, msmemscope, *words):
+    run = msmemscope.bare(*python, TARGETS / "keepers.py", *map(str, words), env={"PYTHONPATH": str(dist / "python")}).check()
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_planted_keepers_are_named_and_nothing_of_the_program_runs(dist, python, msmemscope, keepers):
+    said = []
+    for seed in range(-(-keepers // 40)):
+        said += planted(dist, python, msmemscope, seed, min(40, keepers - 40 * seed))
+    wrong = [entry for entry in said if not entry["right"]]
+    print(f"{len(said) - len(wrong)} of {len(said)} planted keepers are named; wrong: {dict(Counter(e['kind'] for e in wrong))}")
+    assert len(said) == keepers and len(wrong) <= keepers / 20, wrong
+    assert not [entry for entry in said if entry["calls"]], "methods of the program's objects were called"
+    assert not [entry for entry in said if entry["living"]], "tensors outlive their keeper because of the scan"
+
+
+def test_a_heap_of_millions_costs_no_more_than_a_second(dist, python, msmemscope, keepers):
+    count = 19 if keepers > 19 else 3
+    said = planted(dist, python, msmemscope, 7, count, HEAP if keepers > 19 else HEAP // 5)
+    print(f"slowest of {count}: {max(entry['seconds'] for entry in said)} s")
+    assert all(entry["right"] for entry in said), said
+    # One walk over all objects may be in progress when the second is over.
+    assert max(entry["seconds"] for entry in said) < 2
+
+
+def places(msmemscope, part):
+    document = msmemscope.info(part.project())
+    return document, [place for place in document["places"] if place["verdict"] != "kept"]
+
+
+@pytest.fixture(scope="module")
+def parts(together):
+    return together(["--device=cpu"], SCRIPTS)
+
+
+def test_a_local_of_a_function_that_has_returned_is_named(parts, msmemscope):
+    _document, found = places(msmemscope, parts["local"])
+    keeper = found[0]["keepers"][0]
+    assert (keeper["kind"], keeper["type"], keeper["name"], keeper["root"]) == ("local", "list", "samples", "local of main() in script.py")
+    assert 16 <= keeper["items"] <= 40 and keeper["held"] == keeper["looked"]
+    assert keeper["newest_step"] <= keeper["step"] <= 40
+    assert keeper["sentence"].startswith("list `samples` (local of main() in script.py), ")
+    report = (parts["local"].project().path / "report.txt").read_text()
+    assert f"  kept by: {keeper['sentence']}\n  cure: {keeper['cure']}\n" in report
+
+
+def test_memory_that_only_a_graph_holds_is_followed_to_the_list_of_losses(parts, msmemscope):
+    _document, found = places(msmemscope, parts["losses"])
+    keepers = [place["keepers"][0] for place in found if place["keepers"]]
+    assert {keeper["name"] for keeper in keepers} == {"history"}
+    assert "graph" in {keeper["kind"] for keeper in keepers}
+    assert any("MeanBackward0" in keeper["holds"] for keeper in keepers)
+    assert "append loss.item() or loss.detach(), or clear the list" in {keeper["cure"] for keeper in keepers}
+
+
+def test_what_no_python_object_holds_is_not_given_to_one(parts, msmemscope):
+    _document, found = places(msmemscope, parts["none"])
+    keeper = max(found, key=lambda place: place["bytes"])["keepers"][0]
+    assert keeper["kind"] == "cpp" and keeper["name"] == "" and keeper["sentence"].startswith("C++ only")
+
+
+def test_a_program_that_does_not_leak_is_not_looked_at(parts, msmemscope):
+    document, found = places(msmemscope, parts["healthy"])
+    assert document["events_by_type"].get("keeper", 0) == 0 and not [place for place in found if place["keepers"]]
+
+
+def test_a_global_is_named_on_the_screen_at_the_end(python, msmemscope, out):
+    out.mkdir(exist_ok=True)
+    script = out / "train.py"
+    script.write_text(MODEL + """
+history = []
+for step in range(40):
+    history.append(torch.randn(2000))
+    train(step)
+""")
+    run = msmemscope("--device=cpu", "--", *python, script).check()
+    assert "  kept by: list `history` (global of train.py), 40 items, newest from step 40\n" in run.stderr, run.stderr
+    assert "  cure: remove items from the list when they are no longer needed\n" in run.stderr

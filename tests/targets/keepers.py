@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs in one process, each with a planted keeper of tensors, and what the package says about it.
+
+    keepers.py SEED COUNT [OBJECTS]
+
+Every program is a module of its own with random names, keeps 12 to 48 tensors in one of the ways of KINDS, and has objects among them
+whose every method counts that it was called. Prints one line for each: what was planted, what was said, whether code of the objects
+ran, whether tensors lived on after the keeper was gone, and the CPU time. OBJECTS: as many further objects are there meanwhile.
+"""
+import gc
+import json
+import random
+import sys
+import time
+import types
+import weakref
+
+import torch
+
+from msmemscope import _keeper
+
+calls = 0
+
+
+def _counts(*_arguments, **_named):
+    global calls
+    calls += 1
+    raise RuntimeError("code of the program ran")
+
+
+class Hostile:
+    """Every method that a scan might call."""
+    __slots__ = ("value", "__weakref__")
+
+
+for _name in ("__eq__", "__ne__", "__hash__", "__bool__", "__len__", "__iter__", "__repr__", "__str__", "__getattribute__", "__getattr__",
+              "__contains__", "__call__", "__dir__", "__sizeof__", "__reduce__", "__format__", "__lt__", "__index__"):
+    setattr(Hostile, _name, _counts)
+
+
+class Shown(type):
+    """A class whose own class runs code when it is asked."""
+    __instancecheck__ = __subclasscheck__ = __eq__ = __hash__ = __repr__ = _counts
+
+
+COMMON = """
+import gc, functools, queue, threading, types, weakref, torch
+from keepers import Hostile, make, look
+refs = []
+def new():
+    tensor = make()
+    refs.append(weakref.ref(tensor))
+    return tensor
+"""
+
+# Kind: (program, kinds that are right, name, what the root must have). N is a random name, M another, COUNT the number of tensors.
+KINDS = {
+    "list": ("""
+N = []
+for step in range(COUNT):
+    N.append(new())
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "list of tuples": ("""
+N = []
+for step in range(COUNT):
+    N.append((step, Hostile(), new()))
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "dict": ("""
+N = {}
+for step in range(COUNT):
+    N[step] = [Hostile(), new()]
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "local": ("""
+def main():
+    N = []
+    other = Hostile()
+    for step in range(COUNT):
+        tensor = new()
+        N.append(tensor)
+    look()
+main()
+def clear():
+    pass
+""", ("local",), "N", "local of main() in FILE"),
+    "attribute": ("""
+class Trainer:
+    def __init__(self):
+        self.other = Hostile()
+        self.M = []
+N = Trainer()
+for step in range(COUNT):
+    N.M.append(new())
+look()
+def clear():
+    N.M.clear()
+""", ("global",), "N.M", "global `N` of FILE"),
+    "attribute of a local's attribute": ("""
+class Part:
+    __slots__ = ("M", "other")
+class Trainer:
+    pass
+def run(N):
+    for step in range(COUNT):
+        N.part.M[str(step)] = {"t": new(), "h": Hostile()}
+    look()
+def main():
+    trainer = Trainer()
+    trainer.part = Part()
+    trainer.part.M = {}
+    run(trainer)
+main()
+def clear():
+    pass
+""", ("local",), "N.part.M", "local `N` of run() in FILE"),
+    "closure": ("""
+def make_step():
+    N = []
+    def step():
+        N.append(new())
+    return step
+M = make_step()
+for step in range(COUNT):
+    M()
+look()
+def clear():
+    global M
+    M = None
+""", ("closure",), "N", "closure of step() in FILE"),
+    "default argument": ("""
+def M(tensor, N=[]):
+    N.append(tensor)
+for step in range(COUNT):
+    M(new())
+look()
+def clear():
+    M.__defaults__[0].clear()
+""", ("default",), "N", "default argument of M() in FILE"),
+    "keyword default": ("""
+def M(tensor, *, N={}):
+    N[len(N)] = tensor
+for step in range(COUNT):
+    M(new())
+look()
+def clear():
+    M.__kwdefaults__["N"].clear()
+""", ("default",), "N", "default argument of M() in FILE"),
+    "global of another module": ("""
+import sys
+other = types.ModuleType("M_module")
+other.__file__ = "/somewhere/M_module.py"
+sys.modules["M_module"] = other
+other.N = []
+for step in range(COUNT):
+    other.N.append(new())
+look()
+def clear():
+    del sys.modules["M_module"]
+    other.N.clear()
+""", ("global",), "N", "global of M_module.py"),
+    "class attribute": ("""
+class M:
+    N = {}
+for step in range(COUNT):
+    M.N[step] = new()
+look()
+def clear():
+    M.N.clear()
+""", ("class",), "M.N", "class attribute of M in FILE"),
+    "queue of a thread": ("""
+N = queue.Queue()
+stop = threading.Event()
+def work(jobs):
+    stop.wait()
+thread = threading.Thread(target=work, args=(N,), daemon=True)
+thread.start()
+for step in range(COUNT):
+    N.put(new())
+look()
+def clear():
+    stop.set()
+    thread.join()
+    N.queue.clear()
+""", ("global", "local"), "N.queue", ""),
+    "lru_cache": ("""
+@functools.lru_cache(maxsize=None)
+def N(step):
+    return new()
+for step in range(COUNT):
+    N(step)
+look()
+def clear():
+    N.cache_clear()
+""", ("lru_cache",), "", "functools.lru_cache of N() in FILE"),
+    "hook": ("""
+M = torch.nn.Linear(8, 8)
+def add_hook(module):
+    N = []
+    def hook(module, given, made):
+        N.append(new())
+    return module.register_forward_hook(hook)
+handle = add_hook(M)
+for step in range(COUNT):
+    M(torch.zeros(1, 8))
+look()
+def clear():
+    handle.remove()
+""", ("hook",), "N", ""),
+    "exception": ("""
+N = []
+def fail():
+    big = new()
+    raise ValueError("no")
+for step in range(COUNT):
+    try:
+        fail()
+    except ValueError as error:
+        N.append(error)
+look()
+def clear():
+    N.clear()
+""", ("exception",), "N", "global of FILE"),
+    "graph of losses": ("""
+M = torch.nn.Linear(8, 8)
+N = []
+def forward():
+    tensor = new()
+    return (tensor @ M.weight).sum()
+for step in range(COUNT):
+    N.append(forward())
+look()
+def clear():
+    N.clear()
+""", ("graph",), "N", "global of FILE"),
+    "graph of a state": ("""
+M = torch.nn.Linear(8, 8)
+def main():
+    N = torch.zeros(8, 8)
+    for step in range(COUNT):
+        tensor = new()
+        N = torch.tanh(M(N + tensor * M.weight))
+        del tensor
+    look()
+main()
+def clear():
+    pass
+""", ("graph",), "N", "local of main() in FILE"),
+    "cycle": ("""
+class N:
+    pass
+gc.disable()
+def build():
+    first, second = N(), N()
+    first.other, second.other = second, first
+    first.tensor = new()
+for step in range(COUNT):
+    build()
+look()
+def clear():
+    gc.enable()
+    gc.collect()
+""", ("cycle",), "", ""),
+    "cpp": ("""
+N = []
+for step in range(COUNT):
+    future = torch.futures.Future()
+    future.set_result(new())
+    N.append(future)
+del future
+look()
+def clear():
+    N.clear()
+""", ("cpp",), "", ""),
+}
+
+SYLLABLES = ("lo", "his", "buf", "run", "acc", "kee", "ten", "met", "sta", "res", "tor", "fer")
+addresses = []
+answers = []
+
+
+def make():
+    tensor = torch.zeros(8, 8)
+    addresses.append(tensor.untyped_storage().data_ptr())
+    return tensor
+
+
+def look():
+    global calls
+    calls = 0
+    before = time.thread_time()
+    answer = _keeper.scan([addresses[-32:]])[0]
+    answers.append((answer, calls, time.thread_time() - before))
+
+
+def fill(text, words):
+    for key, value in words.items():
+        text = text.replace(key, value)
+    return text
+
+
+def run(number, kind, randomness):
+    names = ["".join(randomness.sample(SYLLABLES, 3)) for _ in range(2)]
+    file = f"program_{number}.py"
+    words = {"COUNT": str(randomness.randint(12, 48)), "FILE": file, "M_module": f"{names[1]}_module"}
+    source, kinds, name, root = KINDS[kind]
+    # Whole words only: N and M are parts of others.
+    import re
+
+    def plant(text):
+        text = fill(text, words)
+        text = re.sub(r"\bN\b", names[0], text)
+        return re.sub(r"\bM\b", names[1], text)
+
+    module = types.ModuleType(f"program_{number}")
+    module.__file__ = f"/programs/{file}"
+    sys.modules[module.__name__] = module
+    del addresses[:]
+    exec(compile(COMMON + plant(source), module.__file__, "exec"), module.__dict__)
+    answer, ran, seconds = answers.pop()
+    module.tensor = module.step = None
+    module.clear()
+    living = sum(reference() is not None for reference in module.refs)
+    del sys.modules[module.__name__]
+    right = answer is not None and answer.kind in kinds and answer.name == plant(name) and plant(root) in answer.root
+    print(json.dumps({"kind": kind, "right": right, "calls": ran, "living": living, "seconds": round(seconds, 3),
+                      "expected": [kinds, plant(name), plant(root)], "said": answer and answer._asdict()}), flush=True)
+
+
+def main():
+    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    heap = [[] for _ in range(int(sys.argv[3]) if len(sys.argv) > 3 else 0)]
+    randomness = random.Random(seed)
+    kinds = list(KINDS)
+    randomness.shuffle(kinds)
+    gc.collect()
+    for number in range(count):
+        run(number, kinds[number % len(kinds)], randomness)
+    del heap
+
+
+if __name__ == "__main__":
+    sys.modules["keepers"] = sys.modules["__main__"]
+    main()
