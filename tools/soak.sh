@@ -133,10 +133,11 @@ soak_hooks() {
 
 # Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md; and what inefficient memory costs.
 soak_judge() {
-	step "judge: build" build release test_inefficient judge
+	step "judge: build" build release test_inefficient judge judge_forecast
 	step "waste: $wasteful random programs" env MSCOPE_TEST_PROGRAMS="$wasteful" build/release/tests/unit/test_inefficient
 	MSCOPE_TEST_PROGRAMS=$mended step "waste: $mended programs that are mended" suite waste tests/e2e/test_inefficient.py -k mended
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
+	step "judge: forecasts" build/release/tests/judge/judge_forecast 3000 1
 }
 
 # The real allocators of PyTorch releases against our twin: wheels of some 500 MB each are downloaded once (tests/oracle/oracle.py).

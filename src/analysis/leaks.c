@@ -425,10 +425,11 @@ static int step_handles(struct leaks *leaks, const struct replay *replay, uint32
 	return r;
 }
 
-static void note_usage(struct leaks *leaks, const struct replay *replay, uint32_t step)
+static int note_usage(struct leaks *leaks, const struct replay *replay, uint32_t step)
 {
 	size_t count, i, k;
 	const struct usage *usages = replay_usages(replay, &count);
+	int r = 0;
 
 	for (i = 0; i < leaks->group_count; i++) {
 		struct group *group = &leaks->groups[i];
@@ -438,14 +439,10 @@ static void note_usage(struct leaks *leaks, const struct replay *replay, uint32_
 				group->end_bytes = usages[k].live_bytes;
 		}
 	}
-	for (i = 0; i < leaks->device_count; i++) {
-		struct device_state *d = &leaks->devices[i];
-		const struct driver_usage *driver = replay_driver_usage(replay, d->device);
-
-		d->used[step % LEAKS_USED] = driver == NULL || driver->device_bytes == UINT64_MAX
-						     ? 0
-						     : driver->device_bytes;
-	}
+	for (i = 0; i < leaks->device_count && r == 0; i++)
+		r = device_level_step(&leaks->devices[i].level, replay, leaks->devices[i].device,
+				      step);
+	return r;
 }
 
 /* A step has ended: levels are what lives now. */
@@ -465,7 +462,8 @@ static int end_step(struct leaks *leaks, struct replay *replay, uint32_t step)
 	leaks->touched_count = 0;
 	for (i = 0; i < leaks->group_count && r == 0; i++)
 		r = growth_step(&leaks->groups[i].growth, step);
-	note_usage(leaks, replay, step);
+	if (r == 0)
+		r = note_usage(leaks, replay, step);
 	return r < 0 ? r : step_handles(leaks, replay, step);
 }
 
@@ -482,8 +480,10 @@ static int begin_steps(struct leaks *leaks, struct replay *replay)
 	for (i = 0; i < leaks->group_count; i++) {
 		growth_fini(&leaks->groups[i].growth);
 	}
-	for (i = 0; i < leaks->device_count; i++)
+	for (i = 0; i < leaks->device_count; i++) {
 		growth_restart(&leaks->devices[i].handles);
+		device_level_restart(&leaks->devices[i].level);
+	}
 	leaks->by_step = true;
 	leaks->length_count = leaks->length_skipped = 0;
 	return r < 0 ? r : end_step(leaks, replay, 1);
@@ -505,6 +505,7 @@ static void coarsen(struct leaks *leaks)
 		size_t k;
 
 		growth_coarsen(&d->handles);
+		device_level_coarsen(&d->level);
 		for (k = 0; k < d->unclaimed_count; k++)
 			d->unclaimed[k].step = (d->unclaimed[k].step + 1) / 2;
 	}
@@ -763,6 +764,16 @@ static int leaks_row(void *state, struct replay *replay, const struct row *row)
 	return r;
 }
 
+static int leaks_sample(void *state, struct replay *replay, const struct driver_usage *driver)
+{
+	struct device_state *d = device_at(state, driver->device);
+
+	if (d == NULL)
+		return -ENOMEM;
+	device_level_sample(&d->level, replay, driver);
+	return 0;
+}
+
 static void leaks_fini(void *state)
 {
 	leaks_clear(state);
@@ -776,8 +787,9 @@ const struct analysis analysis_leaks = {
 	.blocks = BLOCK_CHANGES_ALL,
 	.row = leaks_row,
 	.step = leaks_step,
+	.sample = leaks_sample,
 	.block = leaks_block,
-	.version = 3,
+	.version = 4,
 	.save = leaks_save,
 	.load = leaks_load,
 	.judge = leaks_report,
@@ -795,4 +807,27 @@ struct leaks_findings *leaks_findings(const struct analyses *analyses, struct re
 	    !(analyses->bits & SESSION_LEAKS))
 		return NULL;
 	return leaks_judge(leaks, replay);
+}
+
+size_t leaks_climbing(const struct analyses *analyses, const struct replay *replay,
+		      struct device_forecast *out, size_t most, uint32_t *out_step,
+		      uint32_t *out_ended)
+{
+	const struct leaks *leaks = analyses->state[ANALYSIS_ID_leaks];
+	struct device_growth none = {0};
+	size_t count = 0, i;
+
+	*out_step = *out_ended = 0;
+	if (leaks == NULL || analyses->failed[ANALYSIS_ID_leaks] ||
+	    !(analyses->bits & SESSION_LEAKS) || !leaks->by_step)
+		return 0;
+	*out_ended = leaks->ended;
+	*out_step = leaks->ended + leaks->offset;
+	for (i = 0; i < leaks->device_count && count < most; i++) {
+		const struct device_state *d = &leaks->devices[i];
+
+		count += device_level_forecast(&d->level, replay, d->device, leaks->ended, &none,
+					       &out[count]);
+	}
+	return count;
 }

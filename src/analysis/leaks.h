@@ -13,6 +13,7 @@
 #ifndef MSCOPE_ANALYSIS_LEAKS_H
 #define MSCOPE_ANALYSIS_LEAKS_H
 
+#include "analysis/forecast.h"
 #include "analysis/growth.h"
 #include "findings/findings.h"
 #include "replay/replay.h"
@@ -109,6 +110,9 @@ struct leaks_findings {
 	size_t pool_count;
 	const struct leaks_unjudged *unjudged;
 	size_t unjudged_count;
+	/* Devices that will be full if they go on like this. */
+	const struct device_forecast *forecasts;
+	size_t forecast_count;
 	bool clean; /* everything was judged, every place is kept, every pool steady: "no leak was found" is true */
 };
 
@@ -118,6 +122,14 @@ struct leaks_findings {
  */
 struct leaks_findings *leaks_findings(const struct analyses *analyses, struct replay *replay);
 void leaks_findings_free(struct leaks_findings *findings);
+
+/*
+ * Devices whose level climbs, judged by that alone: cheap, and for every step. At most `most` of them are filled in; `out_step` is the last step
+ * that ended, `out_ended` how many did. 0 where no step was marked.
+ */
+size_t leaks_climbing(const struct analyses *analyses, const struct replay *replay,
+		      struct device_forecast *out, size_t most, uint32_t *out_step,
+		      uint32_t *out_ended);
 
 /* The line that other tools read, about one block; no newline. */
 void leaks_direct_line(const struct finding_place *place, const struct finding_block *block,

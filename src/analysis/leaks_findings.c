@@ -15,7 +15,9 @@
 #include "base/whole.h"
 
 /* So many places that have grown and stopped, one after the other, may be a pool that grows. */
-#define POOL_GROWN 6u
+/* A call site that grows by reallocation has one block, or two while it copies. */
+#define COPIED_BLOCKS 2u
+#define POOL_GROWN    6u
 
 /* By time: the fewest parts that are judged. */
 #define PARTS_MIN 50u
@@ -32,6 +34,7 @@ void leaks_findings_free(struct leaks_findings *findings)
 	free(found->places);
 	free(found->pools);
 	free(found->unjudged);
+	free(found->forecasts);
 	free(found->blocks);
 	free(found);
 }
@@ -638,28 +641,50 @@ static double median_seconds(const struct leaks *leaks)
 	return (double)lengths[leaks->length_count / 2] / 1e9;
 }
 
-/* What of a device is in use at most: as the driver counts it, else what it gave to this process. */
-static uint64_t used_bytes(const struct judge *j, uint32_t device)
+static struct device_growth growth_on(const struct judge *j, uint32_t device)
 {
-	uint64_t used = 0;
-	size_t i, k;
+	struct device_growth growth = {0};
+	size_t i;
 
-	for (i = 0; i < j->leaks->device_count; i++) {
-		for (k = 0; k < LEAKS_USED && j->leaks->devices[i].device == device; k++) {
-			if (j->leaks->devices[i].used[k] > used)
-				used = j->leaks->devices[i].used[k];
-		}
-	}
-	for (i = 0; i < j->leaks->group_count && used == 0; i++) {
-		const struct group *group = &j->leaks->groups[i];
+	for (i = 0; i < j->leaks->group_count; i++)
+		growth.leaking += j->leaks->groups[i].device == device ? j->leaking[i] : 0;
+	for (i = 0; i < j->found->told.place_count; i++) {
+		const struct leaks_place *place = &j->found->places[i];
 
-		if (group->device == device && group->pool == POOL_hal)
-			used = group->end_bytes;
+		if (place->device != device || place->verdict != GROWTH_LEAK ||
+		    place->reason != GROWTH_CLIMBS || place->blocks > COPIED_BLOCKS)
+			continue;
+		growth.copied += place->bytes_per_step;
+		growth.copied_bytes += (double)place->bytes;
 	}
-	return used;
+	return growth;
 }
 
-/* Every leak of a device is given the time until all of them together have filled it. */
+static void forecast_device(struct judge *j, const struct device_state *d)
+{
+	struct leaks_result *found = j->found;
+	struct leaks_findings *told = &found->told;
+	struct device_growth growth = growth_on(j, d->device);
+	struct device_forecast forecast;
+	size_t i;
+
+	if (!told->judged || !device_level_forecast(&d->level, j->replay, d->device,
+						    j->leaks->ended, &growth, &forecast))
+		return;
+	for (i = 0; i < told->place_count; i++) {
+		struct leaks_place *place = &found->places[i];
+
+		if (place->device != d->device || place->verdict != GROWTH_LEAK)
+			continue;
+		place->full_steps = forecast.steps;
+		place->full_seconds = (double)forecast.steps * told->step_seconds;
+	}
+	if (array_reserve(&found->forecasts, &found->forecast_room, told->forecast_count + 1,
+			  sizeof(*found->forecasts)) == 0)
+		found->forecasts[told->forecast_count++] = forecast;
+}
+
+/* Every leak of a device is given the steps until all growth there has filled it. */
 static void forecast(struct judge *j)
 {
 	struct leaks_result *found = j->found;
@@ -667,25 +692,19 @@ static void forecast(struct judge *j)
 
 	for (i = 0; i < found->told.place_count; i++) {
 		struct leaks_place *place = &found->places[i];
-		const struct driver_usage *driver = replay_driver_usage(j->replay, place->device);
-		uint64_t used = used_bytes(j, place->device);
-		double rate = 0, total = 0;
+		double total = 0;
 
 		for (k = 0; k < j->leaks->group_count; k++) {
 			const struct group *group = &j->leaks->groups[k];
 
-			rate += group->device == place->device ? j->leaking[k] : 0;
 			if (group->pool == place->pool && group->device == place->device)
 				total += j->growth_of[k];
 		}
 		place->share =
 			total > 0 && place->verdict != GROWTH_KEPT ? place->share / total : 0;
-		if (place->verdict != GROWTH_LEAK || driver == NULL ||
-		    driver->total_bytes <= used || rate <= 0)
-			continue;
-		place->full_steps = whole((double)(driver->total_bytes - used) / rate);
-		place->full_seconds = (double)place->full_steps * found->told.step_seconds;
 	}
+	for (i = 0; i < j->leaks->device_count; i++)
+		forecast_device(j, &j->leaks->devices[i]);
 }
 
 /* Leaks by rate, suspects and kept places by bytes. */
@@ -753,6 +772,7 @@ static void finish(struct judge *j)
 	told->places = found->places;
 	told->pools = found->pools;
 	told->unjudged = found->unjudged;
+	told->forecasts = found->forecasts;
 }
 
 /*

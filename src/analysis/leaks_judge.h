@@ -32,8 +32,9 @@ struct leaks_result {
 	struct leaks_place *places;
 	struct leaks_pool *pools;
 	struct leaks_unjudged *unjudged;
+	struct device_forecast *forecasts;
 	struct leaks_block *blocks; /* of all places */
-	size_t place_room, pool_room, unjudged_room, block_count;
+	size_t place_room, pool_room, unjudged_room, forecast_room, block_count;
 };
 
 /*

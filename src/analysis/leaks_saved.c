@@ -19,6 +19,7 @@ void leaks_clear(struct leaks *leaks)
 		growth_fini(&leaks->groups[i].growth);
 	for (i = 0; i < leaks->device_count; i++) {
 		growth_fini(&leaks->devices[i].handles);
+		device_level_fini(&leaks->devices[i].level);
 		free(leaks->devices[i].unclaimed);
 	}
 	free(leaks->groups);
@@ -149,14 +150,69 @@ static void load_freed(struct words *words, struct freed *freed)
 	freed->owner = (uint32_t)words_next(words);
 }
 
+static void save_level(struct strbuf *out, const struct device_level *level)
+{
+	size_t i;
+
+	save_growth(out, &level->growth);
+	words_add(out, level->swing);
+	words_add(out, level->given_peak);
+	words_add(out, level->use_peak);
+	words_add(out, (uint64_t)level->peak_step << 32 | level->samples);
+	words_add(out, (uint64_t)level->stride << 32 | level->skipped);
+	words_add(out, level->point_count);
+	for (i = 0; i < level->point_count; i++) {
+		words_add(out, level->points[i].step);
+		words_add(out, level->points[i].level);
+		words_add(out, level->points[i].use);
+		words_add(out, level->points[i].given);
+	}
+	for (i = 0; i < FORECAST_SAMPLES; i++)
+		words_add(out, level->beside[i]);
+}
+
+static int load_level(struct words *words, struct device_level *level)
+{
+	int r = load_growth(words, &level->growth);
+	uint64_t word, count;
+	size_t i;
+
+	level->swing = words_next(words);
+	level->given_peak = words_next(words);
+	level->use_peak = words_next(words);
+	word = words_next(words);
+	level->peak_step = (uint32_t)(word >> 32);
+	level->samples = (uint32_t)word;
+	word = words_next(words);
+	level->stride = (uint32_t)(word >> 32);
+	level->skipped = (uint32_t)word;
+	count = words_next(words);
+	if (count > FORECAST_POINTS) {
+		words->failed = true;
+		return r;
+	}
+	for (i = 0; i < count; i++) {
+		struct level_point *point = &level->points[i];
+
+		point->step = (uint32_t)words_next(words);
+		point->level = words_next(words);
+		point->use = words_next(words);
+		point->given = words_next(words);
+		words->failed |= i > 0 && point->step < point[-1].step;
+	}
+	level->point_count = (uint32_t)count;
+	for (i = 0; i < FORECAST_SAMPLES; i++)
+		level->beside[i] = words_next(words);
+	return r;
+}
+
 static void save_device(struct strbuf *out, const struct device_state *d)
 {
 	size_t i;
 
 	words_add(out, (uint64_t)d->pooled << 32 | d->device);
 	words_add(out, d->claimed_bytes);
-	for (i = 0; i < LEAKS_USED; i++)
-		words_add(out, d->used[i]);
+	save_level(out, &d->level);
 	save_growth(out, &d->handles);
 	words_add(out, d->unclaimed_count);
 	for (i = 0; i < d->unclaimed_count; i++) {
@@ -174,9 +230,7 @@ static int load_device(struct words *words, struct device_state *d)
 
 	*d = (struct device_state){.device = (uint32_t)word, .pooled = word >> 32 != 0};
 	d->claimed_bytes = words_next(words);
-	for (i = 0; i < LEAKS_USED; i++)
-		d->used[i] = words_next(words);
-	if (load_growth(words, &d->handles) < 0)
+	if (load_level(words, &d->level) < 0 || load_growth(words, &d->handles) < 0)
 		return -ENOMEM;
 	count = words_count(words);
 	if (array_reserve(&d->unclaimed, &d->unclaimed_room, count, sizeof(*d->unclaimed)) < 0)

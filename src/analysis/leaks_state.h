@@ -10,6 +10,7 @@
 #define MSCOPE_ANALYSIS_LEAKS_STATE_H
 
 #include "analysis/analyses.h"
+#include "analysis/forecast.h"
 #include "analysis/leaks.h"
 #include "base/map.h"
 
@@ -51,8 +52,6 @@ struct unclaimed {
 	uint32_t step;
 };
 
-#define LEAKS_USED 8u
-
 struct device_state {
 	uint32_t device;
 	bool pooled; /* a framework's pool reports from it: its driver blocks are told apart */
@@ -60,8 +59,7 @@ struct device_state {
 	size_t unclaimed_count, unclaimed_room;
 	uint64_t claimed_bytes; /* live driver blocks that pools use */
 	struct growth handles;	/* what the driver gave by handles less what pools hold */
-	/* What the driver counted when the latest steps ended, as a ring by step. */
-	uint64_t used[LEAKS_USED];
+	struct device_level level;
 };
 
 struct place_cache {

@@ -185,6 +185,20 @@ static void add_pools(struct findings *out, const struct leaks_findings *f)
 	}
 }
 
+static void add_forecasts(struct findings *out, const struct replay *replay,
+			  const struct leaks_findings *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->forecast_count && !f->by_time; i++) {
+		struct finding_forecast *to = FINDINGS_ADD(out, forecast);
+
+		if (to != NULL)
+			*to = forecast_finding(&f->forecasts[i], replay, f->last_step,
+					       f->step_seconds);
+	}
+}
+
 int leaks_report(const void *state, struct replay *replay, struct findings *out)
 {
 	struct leaks_findings *f = leaks_judge(state, replay);
@@ -209,6 +223,7 @@ int leaks_report(const void *state, struct replay *replay, struct findings *out)
 			(f->places[i].stack != 0 && f->places[i].verdict != GROWTH_KEPT);
 	}
 	add_pools(out, f);
+	add_forecasts(out, replay, f);
 	leaks_findings_free(f);
 	return 0;
 }

@@ -118,6 +118,16 @@ void strbuf_add_size(struct strbuf *sb, uint64_t bytes)
 	strbuf_addf(sb, value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
 
+void strbuf_add_number(struct strbuf *sb, uint64_t number)
+{
+	if (number >= 1000) {
+		strbuf_add_number(sb, number / 1000);
+		strbuf_addf(sb, ",%03u", (unsigned int)(number % 1000));
+	} else {
+		strbuf_add_u64(sb, number);
+	}
+}
+
 void strbuf_add_count(struct strbuf *sb, uint64_t count, const char *one, const char *many)
 {
 	strbuf_add_u64(sb, count);

@@ -77,6 +77,9 @@ void strbuf_addf(struct strbuf *sb, const char *format, ...) MSCOPE_PRINTF(2, 3)
 /* "512 B", "1.5 MiB" and the like, for people. */
 void strbuf_add_size(struct strbuf *sb, uint64_t bytes);
 
+/* "12", "40,600": for people. */
+void strbuf_add_number(struct strbuf *sb, uint64_t number);
+
 /* "1 block", "12 blocks". */
 void strbuf_add_count(struct strbuf *sb, uint64_t count, const char *one, const char *many);
 

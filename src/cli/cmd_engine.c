@@ -161,6 +161,14 @@ static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const c
 	outcome_out_of_memory(&engine->outcome, pipeline, text);
 }
 
+static void on_forecast(void *arg, const struct pipeline *pipeline,
+			const struct finding_forecast *forecast, const char *text)
+{
+	const struct api_engine *engine = arg;
+
+	outcome_forecast(&engine->outcome, pipeline, forecast, text);
+}
+
 static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
 {
 	struct api_engine *engine = arg;
@@ -215,6 +223,7 @@ static int follow_target(struct api_engine *engine)
 			 .living = on_living,
 			 .incomplete = outcome_incomplete,
 			 .out_of_memory = on_out_of_memory,
+			 .forecast = on_forecast,
 			 .unreadable = on_unreadable,
 			 .arg = engine},
 		.wait = wait_for_news,

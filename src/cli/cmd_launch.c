@@ -354,6 +354,14 @@ static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const c
 	outcome_out_of_memory(&launch->outcome, pipeline, text);
 }
 
+static void on_forecast(void *arg, const struct pipeline *pipeline,
+			const struct finding_forecast *forecast, const char *text)
+{
+	const struct launch *launch = arg;
+
+	outcome_forecast(&launch->outcome, pipeline, forecast, text);
+}
+
 static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
 {
 	struct launch *launch = arg;
@@ -462,6 +470,7 @@ static int engine_main(void *arg, int control_fd)
 			 .killed_by = killed_by,
 			 .incomplete = outcome_incomplete,
 			 .out_of_memory = on_out_of_memory,
+			 .forecast = on_forecast,
 			 .unreadable = on_unreadable,
 			 .arg = launch},
 		.wait = wait_for_news,

@@ -72,6 +72,9 @@ static bool digest_meets(const struct option_conditions *conditions, const struc
 		strbuf_add_str(out, "a leak was found in ");
 	else if (conditions->suspect && digest->suspect_places > 0)
 		strbuf_add_str(out, "a suspect was found in ");
+	else if (conditions->full_steps > 0 && digest->full_steps <= conditions->full_steps)
+		strbuf_addf(out, "a device would be full in %llu steps in ",
+			    (unsigned long long)digest->full_steps);
 	else {
 		for (i = 0; i < digest->pool_count; i++) {
 			if (pool_meets(conditions, digest, &digest->pools[i], out))

@@ -14,6 +14,7 @@
 #include "base/shown.h"
 #include "cli/cli.h"
 #include "cli/conditions.h"
+#include "cli/forecast_command.h"
 #include "sink/report_json.h"
 #include "sink/screen.h"
 
@@ -26,6 +27,7 @@ void outcome_init(struct outcome *outcome, const struct options *options)
 		.log_level = options->log_level,
 		.summary_json = options->summary_json,
 		.conditions = options_given(options, OPTION_ID_fail_on) ? &options->fail_on : NULL,
+		.on_forecast = options->on_forecast,
 	};
 }
 
@@ -199,6 +201,23 @@ void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipel
 	cli_write(STDERR_FILENO, strbuf_str(&wrapped), wrapped.length);
 	for (at = strbuf_str(&wrapped); *at != '\0'; at++)
 		outcome->above += *at == '\n';
+	strbuf_fini(&line);
+	strbuf_fini(&wrapped);
+}
+
+void outcome_forecast(const struct outcome *outcome, const struct pipeline *pipeline,
+		      const struct finding_forecast *forecast, const char *text)
+{
+	uint32_t pid = run_header(pipeline->run)->pid;
+	struct strbuf line = {0}, wrapped = {0};
+
+	if (outcome->log_level <= OPT_LOG_WARN) {
+		strbuf_addf(&line, "msmemscope: process %u: %s.\n", pid, text);
+		screen_wrap(strbuf_str(&line), OOM_ROWS, &wrapped);
+		cli_write(STDERR_FILENO, strbuf_str(&wrapped), wrapped.length);
+	}
+	if (outcome->on_forecast != NULL)
+		forecast_command(outcome->on_forecast, pid, forecast, text);
 	strbuf_fini(&line);
 	strbuf_fini(&wrapped);
 }

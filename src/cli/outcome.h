@@ -15,6 +15,7 @@ struct outcome {
 	int log_level;
 	const char *summary_json;		    /* file of the document, NULL: none */
 	const struct option_conditions *conditions; /* NULL: none */
+	const char *on_forecast;		    /* command, NULL: none */
 	const char *chose; /* a line about what was recorded and why; NULL: it was asked for */
 	bool progress_shown;
 	unsigned int above; /* lines that were printed while the program ran */
@@ -36,6 +37,9 @@ void outcome_steps(struct outcome *outcome, const struct session *session, uint3
 /* Memory ran out in a process that still runs. Told at once, to stderr. */
 void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipeline,
 			   const char *text);
+/* A device will be full. Said at once, to stderr; then --on-forecast runs its command. */
+void outcome_forecast(const struct outcome *outcome, const struct pipeline *pipeline,
+		      const struct finding_forecast *forecast, const char *text);
 /* As in struct pipeline_teller: a file that stop() could not complete. Told at once, to stderr; `arg` is not used. */
 void outcome_incomplete(void *arg, const struct pipeline *pipeline, const struct mscope_error *err);
 void outcome_unreadable(struct outcome *outcome, const char *path, const struct mscope_error *err);

@@ -167,6 +167,24 @@ static bool watch_ooms(struct follow *follow, struct pipeline *pipeline, uint64_
 	return more;
 }
 
+/* A device that will be full soon is announced while there is time to do something. */
+static void watch_forecast(struct follow *follow, struct pipeline *pipeline, uint64_t now)
+{
+	const struct runs_ops *ops = &follow->runs.ops;
+	struct finding_forecast forecast;
+	struct strbuf text = {0};
+
+	if (ops->forecast == NULL || !pipeline->live || pipeline->finished ||
+	    pipeline->pass.replay == NULL)
+		return;
+	if (forecast_watch(&pipeline->forecast, &pipeline->pass.analyses, pipeline->pass.replay,
+			   now, &forecast, &text)) {
+		log_warn(&pipeline->log, "%s", strbuf_str(&text));
+		ops->forecast(ops->arg, pipeline, &forecast, strbuf_str(&text));
+	}
+	strbuf_fini(&text);
+}
+
 /* False: a writer is in the middle of a record, so not everything that is asked for has been read. */
 static bool answer(struct follow *follow, struct session_run *item)
 {
@@ -231,6 +249,7 @@ static uint64_t follow_round(struct follow *follow)
 			sampler_ask(&follow->sampler);
 		}
 		events += watch_ooms(follow, pipeline, now);
+		watch_forecast(follow, pipeline, now);
 		if (item->request != 0 && !answer(follow, item))
 			events++; /* come again soon */
 		if (runs->ops.living != NULL)

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 
+#include "analysis/forecast_watch.h"
 #include "base/log.h"
 #include "engine/pass.h"
 #include "engine/session_place.h"
@@ -57,6 +58,7 @@ struct pipeline {
 	/* See oom_watch.h: the last refused request that was ended, and verdicts that were told. */
 	uint64_t oom_settled_ns;
 	size_t ooms_said, ooms_written;
+	struct forecast_watch forecast;
 	/* How often pipeline_complete() was called, and what there was the last time. */
 	uint32_t completions;
 	uint64_t complete_rows, complete_events;

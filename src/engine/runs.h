@@ -25,6 +25,9 @@ struct runs_ops {
 	bool (*progress)(void *arg, uint64_t events_left);
 	/* Memory ran out in a process that still runs: whole lines for a person. */
 	void (*out_of_memory)(void *arg, const struct pipeline *pipeline, const char *text);
+	/* A device will be full: one sentence for a person. */
+	void (*forecast)(void *arg, const struct pipeline *pipeline,
+			 const struct finding_forecast *forecast, const char *text);
 	/* The signal that killed a process which is gone; 0: none, or unknown. May be NULL. */
 	uint32_t (*killed_by)(void *arg, uint32_t pid);
 	/* A trace that cannot be read at all. */

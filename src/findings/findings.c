@@ -147,6 +147,8 @@ static void json_sentence(const struct findings *found, enum finding_kind kind, 
 		place_sentence(found, finding, &text);
 	else if (kind == FINDING_keeper)
 		keeper_sentence(finding, &text);
+	else if (kind == FINDING_forecast)
+		forecast_sentence(found, finding, &text);
 	json_string(json, "sentence", strbuf_str(&text));
 	strbuf_fini(&text);
 }

@@ -40,6 +40,7 @@ typedef double finding_parts;
 typedef uint8_t finding_pool;
 typedef uint32_t finding_device;
 typedef uint32_t finding_stack;
+typedef uint8_t finding_vendor;
 typedef const char *finding_text;
 typedef enum growth_verdict finding_verdict;
 typedef enum growth_verdict finding_trend;
@@ -149,6 +150,16 @@ void keeper_lines(const struct findings *found, const struct finding_place *plac
 /* "PTA on device 0: +1.0 MiB per step, rose in 29 of 29 steps. ..."; no newline. */
 void trend_sentence(const struct findings *found, const struct finding_trend *trend,
 		    struct strbuf *out);
+
+/*
+ * "GPU 0 will be full at step 1,900 to 2,050, in about 3 h: +41.0 MiB per step, most of it at train.py:88"; no newline. `at`: the call site
+ * that grows most, with its share; NULL: unknown.
+ */
+void forecast_words(const struct finding_forecast *forecast, const char *at, double share,
+		    struct strbuf *out);
+/* The same with the call site of this document. */
+void forecast_sentence(const struct findings *found, const struct finding_forecast *forecast,
+		       struct strbuf *out);
 
 /* "Not judged: 12 blocks, 1.5 MiB of HAL on device 0; ..."; no newline. */
 void unjudged_sentence(const struct finding_unjudged *unjudged, struct strbuf *out);

@@ -15,19 +15,9 @@
 
 /* ---- words ---- */
 
-static void add_number(struct strbuf *out, uint64_t number)
-{
-	if (number >= 1000) {
-		add_number(out, number / 1000);
-		strbuf_addf(out, ",%03u", (unsigned int)(number % 1000));
-	} else {
-		strbuf_add_u64(out, number);
-	}
-}
-
 static void add_count(struct strbuf *out, uint64_t count, const char *noun)
 {
-	add_number(out, count);
+	strbuf_add_number(out, count);
 	strbuf_addf(out, " %s%s", noun, count == 1 ? "" : "s");
 }
 
@@ -140,7 +130,7 @@ static void leak_sentence(const struct findings *f, const struct finding_place *
 		else
 			add_count(out, (uint64_t)p->usual_age, step_word(f));
 		strbuf_add_str(out, " (");
-		add_number(out, p->freed_usual);
+		strbuf_add_number(out, p->freed_usual);
 		strbuf_add_str(out, " of ");
 		add_count(out, p->freed + p->overdue_blocks, "block");
 		strbuf_add_str(out, ").");

@@ -75,6 +75,7 @@ struct option_conditions {
 	bool leak, suspect, oom;
 	uint64_t peak_bytes;   /* 0: no condition */
 	uint64_t growth_bytes; /* per step, 0: no condition */
+	uint64_t full_steps;   /* until a device is full, 0: no condition */
 };
 
 #define OPTION_WATCH_NAME_MAX 254 /* bytes */

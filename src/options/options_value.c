@@ -562,7 +562,11 @@ static bool parse_condition(const struct option_row *row, const char *item, size
 	else if (length == 3 && memcmp(item, "oom", 3) == 0)
 		out->oom = true;
 	else
-		return condition_size(item, length, "peak:", "", row->max, &out->peak_bytes) ||
+		return condition_size(item, length, "oom-in:", "steps", row->max,
+				      &out->full_steps) ||
+		       condition_size(item, length, "oom-in:", "step", row->max,
+				      &out->full_steps) ||
+		       condition_size(item, length, "peak:", "", row->max, &out->peak_bytes) ||
 		       condition_size(item, length, "growth:", "/step", row->max,
 				      &out->growth_bytes);
 	return true;

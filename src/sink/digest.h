@@ -89,6 +89,7 @@ struct digest {
 	struct digest_place *places; /* leaks first, largest rate first */
 	size_t place_count;
 	uint64_t leak_places, suspect_places; /* of all */
+	uint64_t full_steps;		      /* until a device is full; UINT64_MAX: none will be */
 	struct digest_device *devices;	      /* that have leaks */
 	size_t device_count;
 	struct digest_peak peak;

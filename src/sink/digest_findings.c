@@ -198,11 +198,19 @@ static void take_leaks(struct digest *out, const struct report *report,
 	struct analysis_view view = {
 		.replay = report->replay, .found = found, .lines = TABLE, .frames = 1};
 	enum digest_verdict verdict;
+	size_t i;
 
+	out->full_steps = UINT64_MAX;
 	if (!judgement->asked || replay_totals(report->replay)->allocations == 0)
 		return;
 	take_devices(out, found);
 	take_places(out, found);
+	for (i = 0; i < FINDINGS_COUNT(found, forecast); i++) {
+		const struct finding_forecast *forecast = &FINDINGS(found, forecast)[i];
+
+		if (forecast->full_step_low - forecast->step < out->full_steps)
+			out->full_steps = forecast->full_step_low - forecast->step;
+	}
 	take_trends(out, found);
 	if (judgement->judged)
 		take_judged(out, found);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * oom_causes CAUSE SEED [wait]: a program that runs out of device memory for a reason that it knows. CAUSE is growth, spike,
- * fragmentation, outside, others or full; SEED chooses everything else: sizes, with a pool or without, steps marked or not, what it
+ * fragmentation, outside, others, full, or filling, which is growth in steps of 50 ms; SEED chooses everything else: sizes, with a pool or without, steps marked or not, what it
  * does afterwards. With `wait` it does nothing afterwards until its stdin ends. The device is as large as SIMNPU_HBM says;
  * for `others`, SIMNPU_TAKEN says how much of it is gone. POOL_LIMIT, in MiB, is all that the pool may have of a larger device, as
  * torch.cuda.set_per_process_memory_fraction() says it.
@@ -336,6 +336,41 @@ static void run_growth(void)
 	}
 }
 
+/* ---- filling: growth that leaves time to say so ---- */
+
+#define STEP_MS 50
+
+static unsigned filled_steps; /* that ended before memory ran out */
+
+static void run_filling(void)
+{
+	unsigned form = (unsigned)random_from(0, 3), every = (unsigned)random_from(0, 3) / 3 + 1;
+	unsigned planned = (unsigned)random_from(45, 110);
+	uint64_t block = 0, block_size = 0, size;
+	bool good = true;
+
+	marked = true;
+	set_up(8, 30, 4, 12);
+	/* What torch.cat grows is there twice when memory runs out. */
+	size = device_left() / planned / (form == 1 ? 2 : 1) * every;
+	while (good) {
+		uint64_t jitter = random_from(size - size / 5, size + size / 5);
+		mstxRangeId range = step_begin();
+
+		target_check(filled_steps < 4000, "nothing grows");
+		good = forward();
+		(void)usleep(STEP_MS * 1000);
+		if (good && form == 1)
+			good = leak_cat(&block, &block_size, jitter);
+		else if (good && form == 2 && pooled)
+			good = leak_direct(jitter);
+		else if (good)
+			good = leak_list(jitter, filled_steps, every);
+		step_end(range);
+		filled_steps += good;
+	}
+}
+
 /* ---- the others ---- */
 
 static void run_spike(void)
@@ -449,6 +484,7 @@ int main(int argc, char **argv)
 		{"outside", run_outside},
 		{"others", run_others},
 		{"full", run_full},
+		{"filling", run_filling},
 	};
 	bool goes_on;
 
@@ -473,8 +509,9 @@ int main(int argc, char **argv)
 			causes[i].run();
 	}
 	printf("{\"cause\":\"%s\",\"refused\":%u,\"requested\":%llu,\"recovered\":%u,\"pooled\":%d,"
-	       "\"marked\":%d,\"goes_on\":%d}\n",
-	       argv[1], refused, (unsigned long long)requested, recovered, pooled, marked, goes_on);
+	       "\"marked\":%d,\"goes_on\":%d,\"filled_steps\":%u}\n",
+	       argv[1], refused, (unsigned long long)requested, recovered, pooled, marked, goes_on,
+	       filled_steps);
 	(void)fflush(stdout);
 	if (argc == 4) {
 		char byte;

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device that fills is announced while the program runs: once, in time, and with a step near the truth that the program prints."""
+import re
+import sys
+
+
+SEEDS = (1, 6, 16, 20)
+SAID = re.compile(r"process \d+: NPU 0 will be full at step ([\d,]+)(?: to ([\d,]+))?")
+
+
+def surroundings(seed, out):
+    """Each program has a machine of its own: others on the device would count."""
+    share = out / "share"
+    share.mkdir(parents=True, exist_ok=True)
+    return {"SIMNPU_HBM": f"{(512, 768, 1024, 1536, 4096)[seed * 7 // 6 % 5]}M", "SIMNPU_SHARE": str(share)}
+
+
+def said_by(run):
+    return [tuple(int(number.replace(",", "")) for number in found if number) for found in SAID.findall(" ".join(run.stderr.split()))]
+
+
+def test_a_device_that_fills_is_announced_once_and_in_time(msmemscope, program, out):
+    """Programs that sleep run side by side."""
+    started = [msmemscope.start("--", *program("oom_causes", "filling", seed), env=surroundings(seed, out / str(seed)),
+                                output=out / str(seed) / "o") for seed in SEEDS]
+    for seed, one in zip(SEEDS, started):
+        run = one.finish()
+        full = run.value("filled_steps") + 1
+        [said] = said_by(run)
+        assert said[0] * 0.6 <= full <= said[-1] * 1.4, (seed, said, full)
+        [told, *_] = msmemscope.info(run.project())["forecasts"] or [None]
+        if told is not None:
+            assert told["full_step_low"] <= told["full_step"] <= told["full_step_high"] and "will be full at step" in told["sentence"]
+
+
+def test_a_command_runs_when_a_device_will_be_full(msmemscope, program, out):
+    run = msmemscope("--on-forecast=echo \"$MSMEMSCOPE_FORECAST_DEVICE $MSMEMSCOPE_FORECAST_STEP $MSMEMSCOPE_FORECAST_TEXT\" >%s" % (out / "called"),
+                     "--", *program("oom_causes", "filling", 6), env=surroundings(6, out), output=out / "o")
+    device, step, *text = (out / "called").read_text().split()
+    [said] = said_by(run)
+    assert device == "0" and said[0] <= int(step) <= said[-1] and " ".join(text).startswith("NPU 0 will be full at step")
+
+
+def test_who_does_not_grow_hears_nothing(msmemscope, program, out):
+    run = msmemscope("--on-forecast=touch %s" % (out / "called"), "--fail-on=oom-in:500steps", "--",
+                     *program("leaky_steps", "--steps=30", "--no-leaks"), output=out / "o").check()
+    assert said_by(run) == [] and not (out / "called").exists() and msmemscope.info(run.project())["forecasts"] == []
+
+
+def test_a_condition_on_the_steps_that_are_left(msmemscope, out):
+    """1 MiB of 512 is kept with each of 20 steps, 100 MiB before them: some 390 steps are left."""
+    script = out / "keeps.py"
+    script.write_text("""
+import ctypes, time
+acl = ctypes.CDLL("libascendcl.so")
+mstx = ctypes.CDLL("libms_tools_ext.so")
+mstx.mstxRangeStartA.restype = ctypes.c_uint64
+mstx.mstxRangeEnd.argtypes = [ctypes.c_uint64]
+acl.aclInit(None), acl.aclrtSetDevice(0)
+def keep(size):
+    block = ctypes.c_void_p()
+    assert acl.aclrtMalloc(ctypes.byref(block), ctypes.c_size_t(size), 0) == 0
+keep(100 << 20)
+for step in range(20):
+    step = mstx.mstxRangeStartA(b"step start", None)
+    keep(1 << 20)
+    time.sleep(0.02)
+    mstx.mstxRangeEnd(step)
+""")
+    env = {**surroundings(0, out), "SIMNPU_HBM": "512M"}
+    for steps, status in ((500, 4), (100, 0)):
+        run = msmemscope(f"--fail-on=oom-in:{steps}steps", "--", sys.executable, str(script), env=env, output=out / str(steps))
+        assert run.returncode == status, str(run)
+    [told] = msmemscope.info(run.project())["forecasts"]
+    assert told["full_step_low"] <= 20 + 390 <= told["full_step_high"] and told["total_bytes"] == 512 << 20
