@@ -29,11 +29,7 @@ def _tell(kind, device=0, value=0, device_bytes=0, settings=None):
 
 
 def _capacity(device):
-    """Memory of a device as PyTorch counts it; 0 if it does not say.
-
-    PyTorch makes this function when it makes CUDA ready. Its public functions would do that first, and wait for ever when they are
-    called meanwhile.
-    """
+    """Memory of a device as PyTorch counts it; 0 if it does not say. PyTorch makes this function when it makes CUDA ready."""
     properties = getattr(sys.modules["torch"].cuda, "_get_device_properties", None)
     return 0 if properties is None else properties(device).total_memory
 
@@ -80,9 +76,15 @@ def _read_environment():
     _environment = next((os.environ[name] for name in names if name in os.environ), "")
 
 
-def _begins(*_args):
+def _begin():
     _read_environment()
     _tell_all()
+
+
+def _begins():
+    """CUDA has been made ready. PyTorch calls this as it calls its own functions that wait for it: nothing here makes it ready again, which
+    would wait for a lock that this thread holds."""
+    _guarded(_begin)
 
 
 def _empties(*_args):
@@ -117,7 +119,6 @@ def _wrapped(original, before, after):
 
 # Name in torch._C: what is told before the call, and after one that did not raise.
 _CALLS = {
-    "_cuda_init": (None, _begins),
     "_cuda_emptyCache": (_empties, None),
     "_accelerator_emptyCache": (_empties, None),
     "_cuda_setMemoryFraction": (None, _limits),
@@ -137,3 +138,7 @@ def enable(_module):
             setattr(native, name, _wrapped(original, before, after))
     if _cuda_is_used():
         _read_environment()
+    else:
+        queued = getattr(sys.modules.get("torch.cuda"), "_queued_calls", None)
+        if isinstance(queued, list):
+            queued.append((_begins, []))

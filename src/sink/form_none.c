@@ -5,4 +5,4 @@
  */
 #include "sink/sink.h"
 
-const struct sink_form form_none = {.extension = ""};
+const struct sink_form form_none = {.extension = "", .calls = CALLS_NOWHERE};

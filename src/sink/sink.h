@@ -65,6 +65,7 @@ enum sink_calls {
 	CALLS_UNDECIDED, /* refused by sink_open() */
 	CALLS_IN_FILE,	 /* into the file of the thread's device, by call() */
 	CALLS_IN_CSV,	 /* into csv files of its own, one for each thread */
+	CALLS_NOWHERE,	 /* there are no files: the trace has them */
 };
 
 /* A file of one form. Every function but open takes a file that open returned; a form without open has none of them. */

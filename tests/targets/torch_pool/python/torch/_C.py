@@ -15,6 +15,8 @@ def _cuda_init():
 
 
 def _cuda_getDevice():
+    """As PyTorch's: it makes CUDA ready first."""
+    sys.modules["torch.cuda"]._lazy_init()
     return 0
 
 

@@ -6,6 +6,8 @@ from torch import _C
 
 _initialized = False
 _lock = threading.Lock()
+_tls = threading.local()
+_queued_calls = []  # that wait until CUDA is ready, with the stack of who asked for them
 
 
 def is_initialized():
@@ -15,11 +17,15 @@ def is_initialized():
 def _lazy_init():
     """As PyTorch does it: a call of this meanwhile would wait for ever."""
     global _initialized
-    if _initialized:
+    if _initialized or hasattr(_tls, "is_initializing"):
         return
     if not _lock.acquire(timeout=5):
         os.abort()
     _C._cuda_init()
+    _tls.is_initializing = True
+    for call, _stack in _queued_calls:
+        call()
+    del _tls.is_initializing
     _initialized = True
     _lock.release()
 
