@@ -5,7 +5,9 @@
  * 100 % and differs from step to step is memory that could be planned better.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
@@ -243,7 +245,7 @@ static int by_device(const void *a, const void *b)
 static int fluctuation_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
 	struct fluctuation *f = state;
-	char device[16];
+	char device[16], least[16], most[16];
 	size_t i;
 
 	(void)view;
@@ -259,12 +261,13 @@ static int fluctuation_text(void *state, const struct analysis_view *view, struc
 			    "StepId");
 		text_line("MinGap", &range->least, out);
 		text_line("MaxGap", &range->most, out);
-		strbuf_addf(out,
-			    "Of the most that a step had in use, %.0f %% (step %u) to %.0f %% "
-			    "(step %u) "
-			    "stayed in use all through it; the rest came and went.\n",
-			    percent(&range->least), range->least.step, percent(&range->most),
-			    range->most.step);
+		(void)snprintf(least, sizeof(least), "%.0f", percent(&range->least));
+		(void)snprintf(most, sizeof(most), "%.0f", percent(&range->most));
+		strbuf_add_str(out, least);
+		if (strcmp(least, most) != 0)
+			strbuf_addf(out, " to %s", most);
+		strbuf_add_str(out,
+			       " % of each step's peak stays allocated throughout the step.\n");
 	}
 	return 0;
 }

@@ -132,8 +132,8 @@ size_t leaks_climbing(const struct analyses *analyses, const struct replay *repl
 		      uint32_t *out_ended);
 
 /* The line that other tools read, about one block; no newline. */
-void leaks_direct_line(const struct finding_place *place, const struct finding_block *block,
-		       struct strbuf *out);
+void leaks_direct_line(const struct findings *found, const struct finding_place *place,
+		       const struct finding_block *block, struct strbuf *out);
 
 /* The last step that ended; 0 if none did. */
 uint32_t last_ended_step(const struct replay *replay);

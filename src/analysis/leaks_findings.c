@@ -368,6 +368,18 @@ static bool is_loose(const struct judge *j, const struct leaks_place *place,
 	return place->stack == 0 && place->verdict != GROWTH_LEAK && steps > 0 && steps <= most;
 }
 
+/* Memory that a framework makes once and holds, by the innermost function of Python. */
+static bool is_held_by_maker(const struct judge *j, uint32_t stack)
+{
+	uint32_t count, i;
+	const struct stack_line *lines = replay_stack_lines(j->replay, stack, &count);
+
+	for (i = 0; i < count && !lines[i].script; i++)
+		;
+	return i < count && lines[i].origin == ORIGIN_FRAMEWORK &&
+	       origin_is_holding(lines[i].file, lines[i].function);
+}
+
 static int judge_place(struct judge *j, const struct merged *merged, const struct survivor *all,
 		       size_t count)
 {
@@ -389,8 +401,8 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 						     .bytes = survivor_bytes(&all[i])};
 	growth_judge(&merged->growth, &facts, &judgement);
 	leaks_take_judgement(j, &place, &merged->growth, &judgement);
-	if (leaks_describe(j, &place, all, count) && judgement.rises <= 2 &&
-	    place.verdict != GROWTH_KEPT) {
+	if ((leaks_describe(j, &place, all, count) || is_held_by_maker(j, merged->stack)) &&
+	    judgement.rises <= 2 && place.verdict != GROWTH_KEPT) {
 		place.verdict = GROWTH_KEPT;
 		place.reason = GROWTH_OWNED;
 	}

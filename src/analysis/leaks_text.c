@@ -106,6 +106,7 @@ static void add_keeper(struct findings *out, struct finding_place *to, struct re
 static void add_place(struct findings *out, struct replay *replay, const struct leaks_place *from)
 {
 	const char *owner = from->owner == 0 ? "" : replay_owner_text(replay, from->owner);
+	const struct driver_usage *driver = replay_driver_usage(replay, from->device);
 	struct finding_place *to = FINDINGS_ADD(out, place);
 	struct finding_place place = {
 		.verdict = from->verdict,
@@ -134,6 +135,7 @@ static void add_place(struct findings *out, struct replay *replay, const struct 
 		.rise_steps = from->rise_steps,
 		.quiet = from->quiet,
 		.share = from->share,
+		.capacity_bytes = driver == NULL ? 0 : driver->total_bytes,
 		.steps_until_full = from->full_steps,
 		.seconds_until_full = from->full_seconds,
 		.size_min = from->size_min,
@@ -242,20 +244,23 @@ static const char *pool_name(uint8_t pool)
 					    : "memory";
 }
 
-void leaks_direct_line(const struct finding_place *place, const struct finding_block *block,
-		       struct strbuf *out)
+void leaks_direct_line(const struct findings *found, const struct finding_place *place,
+		       const struct finding_block *block, struct strbuf *out)
 {
 	strbuf_addf(out, "Direct %s leak of %f Mb(s) at 0x%llx", pool_name(place->pool),
 		    (double)block->size / MIB, (unsigned long long)block->address);
 	kernel_words(place, block->kernel, out);
-	strbuf_addf(out, " at step %llu.", (unsigned long long)block->step);
+	/* A run without steps has none to name. */
+	if (!found->judgement.by_time)
+		strbuf_addf(out, " at step %llu", (unsigned long long)block->step);
+	strbuf_add_char(out, '.');
 }
 
-static void text_block(const struct finding_place *place, const struct finding_block *block,
-		       struct strbuf *out)
+static void text_block(const struct findings *found, const struct finding_place *place,
+		       const struct finding_block *block, struct strbuf *out)
 {
 	if (place->verdict != GROWTH_KEPT) {
-		leaks_direct_line(place, block, out);
+		leaks_direct_line(found, place, block, out);
 		strbuf_add_char(out, '\n');
 		return;
 	}
@@ -263,7 +268,9 @@ static void text_block(const struct finding_place *place, const struct finding_b
 	strbuf_add_size(out, block->size);
 	strbuf_addf(out, " at 0x%llx", (unsigned long long)block->address);
 	kernel_words(place, block->kernel, out);
-	strbuf_addf(out, " at step %llu\n", (unsigned long long)block->step);
+	if (!found->judgement.by_time)
+		strbuf_addf(out, " at step %llu", (unsigned long long)block->step);
+	strbuf_add_char(out, '\n');
 }
 
 static void text_place(const struct analysis_view *view, const struct finding_place *place,
@@ -279,7 +286,7 @@ static void text_place(const struct analysis_view *view, const struct finding_pl
 	strbuf_add_char(out, '\n');
 	keeper_lines(f, place, "  ", out);
 	for (i = 0; i < place->examples.count && i < lines; i++) {
-		text_block(place, &FINDINGS(f, block)[place->examples.first + i], out);
+		text_block(f, place, &FINDINGS(f, block)[place->examples.first + i], out);
 		/* The stack is shown once. */
 		if (i == 0)
 			site_text(view->replay, place->stack, view->frames, out);
@@ -429,7 +436,7 @@ static void text_pools(const struct findings *f, struct strbuf *out)
 		strbuf_add_char(out, '\n');
 	}
 	for (i = 0; i < FINDINGS_COUNT(f, unjudged); i++) {
-		unjudged_sentence(&FINDINGS(f, unjudged)[i], out);
+		unjudged_sentence(f, &FINDINGS(f, unjudged)[i], out);
 		strbuf_add_char(out, '\n');
 	}
 }
@@ -552,7 +559,7 @@ static void json_pools(const struct findings *f, struct json *json)
 	for (i = 0; i < FINDINGS_COUNT(f, unjudged); i++) {
 		struct strbuf sentence = {0};
 
-		unjudged_sentence(&FINDINGS(f, unjudged)[i], &sentence);
+		unjudged_sentence(f, &FINDINGS(f, unjudged)[i], &sentence);
 		json_string(json, NULL, strbuf_str(&sentence));
 		strbuf_fini(&sentence);
 	}

@@ -25,10 +25,10 @@ void oom_limit_line(const struct oom_verdict *verdict, struct strbuf *out)
 		return;
 	strbuf_add_str(out,
 		       verdict->device == DEVICE_HOST
-			       ? "The machine had enough: a limit of the process holds, such as "
-				 "ulimit -v.\n"
-			       : "The device had enough: a limit of the pool holds, such as "
-				 "set_per_process_memory_fraction().\n");
+			       ? "The machine had free memory; a limit of the process was reached "
+				 "(ulimit -v).\n"
+			       : "The device had free memory; the pool's own limit was reached "
+				 "(set_per_process_memory_fraction).\n");
 }
 
 static void add_device(struct strbuf *out, const struct oom_verdict *verdict)

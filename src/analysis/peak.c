@@ -53,8 +53,10 @@ struct pool_peak {
 	uint64_t peak_bytes;
 	uint64_t epoch; /* peaks so far */
 	uint64_t time_ns;
-	uint64_t allocations; /* allocation ids handed out until then */
+	uint64_t allocations;	 /* allocation ids handed out until then */
+	uint64_t reserved_bytes; /* what the pool had from the driver then; 0: unknown */
 	uint32_t step;
+	bool fresh; /* nothing has changed since the peak: a pool reports what it reserved after the block */
 };
 
 struct peak_state {
@@ -179,6 +181,7 @@ static inline void add_block(struct pool_peak *pool, struct place *place,
 	pool->time_ns = replay_totals(replay)->last_ns;
 	pool->allocations = replay_totals(replay)->allocations;
 	pool->step = replay_open_step(replay, 0);
+	pool->fresh = true;
 }
 
 static inline void take_from(struct hold *hold, uint64_t bytes)
@@ -221,6 +224,11 @@ static MSCOPE_COLD int relabel(struct peak_state *state, const struct block *blo
 	return 0;
 }
 
+static uint64_t reserved_by(const struct usage *usage)
+{
+	return usage->reserved_bytes == UINT64_MAX ? 0 : usage_reserved(usage);
+}
+
 static int peak_block(void *arg, struct replay *replay, enum block_change change,
 		      const struct block *block, const struct usage *usage, uint32_t owner)
 {
@@ -231,6 +239,10 @@ static int peak_block(void *arg, struct replay *replay, enum block_change change
 
 	if (pool == NULL)
 		return -ENOMEM;
+	if (pool->fresh) {
+		pool->reserved_bytes = reserved_by(usage);
+		pool->fresh = false;
+	}
 	if (change == BLOCK_RELABELLED)
 		return relabel(state, block, owner, (uint32_t)index);
 	place = place_of(state, block, owner, (uint32_t)index);
@@ -270,6 +282,8 @@ static void peak_save(void *arg, struct strbuf *out)
 		words_add(out, pool->time_ns);
 		words_add(out, pool->allocations);
 		words_add(out, pool->step);
+		words_add(out, pool->reserved_bytes);
+		words_add(out, pool->fresh);
 	}
 	words_add(out, state->place_count);
 	for (i = 0; i < state->place_count; i++) {
@@ -333,6 +347,8 @@ static int peak_load(void *arg, const struct replay *replay, struct words *words
 		pool->time_ns = words_next(words);
 		pool->allocations = words_next(words);
 		pool->step = (uint32_t)words_next(words);
+		pool->reserved_bytes = words_next(words);
+		pool->fresh = words_next(words) != 0;
 	}
 	count = words_count(words);
 	for (i = 0; i < count && r == 0; i++)
@@ -430,6 +446,8 @@ static int begin_peaks(const struct peak_state *state, const struct replay *repl
 			.device = usages[i].device,
 			.highest = usages[i].hidden ? 0 : usages[i].peak_bytes,
 			.time_ns = pool->time_ns,
+			.reserved_bytes =
+				pool->fresh ? reserved_by(&usages[i]) : pool->reserved_bytes,
 			/* A window opens a first step, also where nothing marks any. */
 			.step = replay_steps(replay) == 0 ? 0 : pool->step,
 			.places = calloc(wanted[i] + 1, sizeof(struct peak_place)),
@@ -507,6 +525,7 @@ static void add_peak(struct findings *out, const struct replay *replay, const st
 				    .bytes = peak->bytes,
 				    .highest_bytes = peak->highest,
 				    .blocks = peak->blocks,
+				    .reserved_bytes = peak->reserved_bytes,
 				    .step = peak->step,
 				    .places = {FINDINGS_COUNT(out, holder), peak->place_count}};
 	for (i = 0; i < peak->place_count; i++) {
@@ -521,6 +540,7 @@ static void add_peak(struct findings *out, const struct replay *replay, const st
 			.owner = findings_text(out, replay_owner_text(replay, place->owner)),
 			.call_sites = 1,
 			.recorded = !place->outside,
+			.owner_class = replay_owner_class(replay, place->owner),
 			.stack = place->site,
 			.size_class = place->size_class};
 	}
@@ -654,7 +674,7 @@ const struct analysis analysis_peak = {
 	.state_bytes = sizeof(struct peak_state),
 	.blocks = BLOCK_CHANGES_ALL,
 	.block = peak_block,
-	.version = 1,
+	.version = 2,
 	.save = peak_save,
 	.load = peak_load,
 	.judge = peak_report,

@@ -28,8 +28,9 @@ struct peak {
 	/* The pool's own peak; more than `bytes` if that was before the analysis began. */
 	uint64_t highest;
 	uint64_t blocks;
-	uint64_t time_ns; /* monotonic */
-	uint32_t step;	  /* the step in progress; 0 if none */
+	uint64_t reserved_bytes; /* what the pool had from the driver then; 0: unknown */
+	uint64_t time_ns;	 /* monotonic */
+	uint32_t step;		 /* the step in progress; 0 if none */
 	/* Largest first. */
 	struct peak_place *places;
 	size_t place_count;

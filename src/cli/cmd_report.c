@@ -230,7 +230,7 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 static void add_text(const struct reporting *reporting, const struct ticket_line *environment,
 		     struct strbuf *out)
 {
-	struct strbuf lines = {0}, line = {0}, screen_lines = {0};
+	struct strbuf lines = {0}, line = {0};
 	struct screen screen = {.digests = reporting->digests, .count = reporting->count};
 
 	for (; environment->name != NULL; environment++) {
@@ -243,11 +243,9 @@ static void add_text(const struct reporting *reporting, const struct ticket_line
 		strbuf_add_char(&lines, '\n');
 	}
 	screen.after = strbuf_str(&lines);
-	screen_text(&screen, &screen_lines);
-	strbuf_add_lines(out, strbuf_str(&screen_lines), screen_lines.length);
+	screen_text(&screen, out);
 	strbuf_fini(&lines);
 	strbuf_fini(&line);
-	strbuf_fini(&screen_lines);
 }
 
 static int write_text(struct reporting *reporting)

@@ -43,19 +43,45 @@ static bool pool_meets(const struct option_conditions *conditions, const struct 
 static bool place_meets(const struct option_conditions *conditions, const struct digest *digest,
 			struct strbuf *out)
 {
+	const struct findings *found = digest->found;
 	size_t i;
 
-	for (i = 0; i < digest->place_count && conditions->growth_bytes > 0; i++) {
-		const struct digest_place *place = &digest->places[i];
+	for (i = 0;
+	     found != NULL && i < FINDINGS_COUNT(found, place) && conditions->growth_bytes > 0;
+	     i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
 
-		if (place->verdict != DIGEST_LEAK ||
-		    place->growth_bytes <= (double)conditions->growth_bytes)
+		if (place->verdict != GROWTH_LEAK ||
+		    place->bytes_per_step <= (double)conditions->growth_bytes)
 			continue;
-		strbuf_add_str(out, "a place in ");
+		strbuf_add_str(out, "a call site in ");
 		add_who(digest, out);
 		strbuf_add_str(out, " grew by ");
-		strbuf_add_size(out, whole(place->growth_bytes));
+		strbuf_add_size(out, whole(place->bytes_per_step));
 		strbuf_add_str(out, " per step");
+		return true;
+	}
+	return false;
+}
+
+/* A leak that grows by what was said, or more. */
+static bool leak_meets(const struct option_conditions *conditions, const struct digest *digest,
+		       struct strbuf *out)
+{
+	const struct findings *found = digest->found;
+	size_t i;
+
+	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, place) && conditions->leak_bytes > 0;
+	     i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+
+		if (place->verdict != GROWTH_LEAK ||
+		    place->bytes_per_step < (double)conditions->leak_bytes)
+			continue;
+		strbuf_add_str(out, "a leak of ");
+		strbuf_add_size(out, whole(place->bytes_per_step));
+		strbuf_add_str(out, " per step was found in ");
+		add_who(digest, out);
 		return true;
 	}
 	return false;
@@ -64,13 +90,16 @@ static bool place_meets(const struct option_conditions *conditions, const struct
 static bool digest_meets(const struct option_conditions *conditions, const struct digest *digest,
 			 struct strbuf *out)
 {
+	const struct findings *found = digest->found;
+	uint64_t leaks = found == NULL ? 0 : found->judgement.leaks,
+		 suspects = found == NULL ? 0 : found->judgement.suspects;
 	size_t i;
 
 	if (conditions->oom && digest->oom_count > 0)
 		strbuf_add_str(out, "memory ran out in ");
-	else if (conditions->leak && digest->leak_places > 0)
+	else if (conditions->leak && leaks > 0)
 		strbuf_add_str(out, "a leak was found in ");
-	else if (conditions->suspect && digest->suspect_places > 0)
+	else if (conditions->suspect && suspects > 0)
 		strbuf_add_str(out, "a suspect was found in ");
 	else if (conditions->full_steps > 0 && digest->full_steps <= conditions->full_steps)
 		strbuf_addf(out, "a device would be full in %llu steps in ",
@@ -80,7 +109,7 @@ static bool digest_meets(const struct option_conditions *conditions, const struc
 			if (pool_meets(conditions, digest, &digest->pools[i], out))
 				return true;
 		}
-		return place_meets(conditions, digest, out);
+		return leak_meets(conditions, digest, out) || place_meets(conditions, digest, out);
 	}
 	add_who(digest, out);
 	return true;

@@ -162,7 +162,7 @@ void launch_report_make(struct launch_report *report, struct outcome *outcome,
 		if (report->events > LAUNCH_REPORT_EVENTS ||
 		    report->count > LAUNCH_REPORT_PROCESSES)
 			(void)snprintf(outcome->report, sizeof(outcome->report),
-				       "on request, beyond %s: msmemscope report",
+				       "no page beyond %s: msmemscope report makes it",
 				       report->events > LAUNCH_REPORT_EVENTS ? "2 million events"
 									     : "64 processes");
 		else if (path_of(report, path) == 0 &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/outcome.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -97,15 +98,13 @@ static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 			       pipeline->project.output);
 }
 
-/* A path as a person types it: from here, if all of it does not fit a line. */
+/* A path as a person types it: from here, if it is below. */
 static char *shown_path(const char *path)
 {
-	static const char before[] = "Next: msmemscope info ";
 	char here[PROJECT_PATH_MAX];
 	size_t length;
 
-	if (sizeof(before) - 1 + strlen(path) <= SCREEN_COLUMNS ||
-	    getcwd(here, sizeof(here)) == NULL)
+	if (getcwd(here, sizeof(here)) == NULL)
 		return strdup(path);
 	length = strlen(here);
 	if (length > 1 && strncmp(path, here, length) == 0 && path[length] == '/')
@@ -131,14 +130,13 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 		.runs = !pipeline->finished,
 	};
 	struct digest *digest = new_digest(outcome);
-	struct findings found = {0};
 	char dumps[PROJECT_PATH_MAX + 16];
 	struct json json;
 
 	if (digest == NULL)
 		return;
-	report.found = report_judged(&report, &found);
 	digest_take(digest, &report);
+	report.found = digest->found;
 	if (pipeline->project.made)
 		digest->project = shown_path(pipeline->project.path);
 	if (pipeline->project.made && replay_watches(pipeline->pass.replay)->dumps > 0) {
@@ -149,22 +147,12 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 		json_begin(&json, &digest->json);
 		report_json(&report, &json);
 	}
-	findings_fini(&found);
 }
 
 void outcome_made(struct outcome *outcome, const char *report)
 {
-	static const char before[] = "Report: ";
-	const char *name = strrchr(report, '/') + 1;
-	char *path = shown_path(report);
-
-	/* The line before has the directory. */
-	if (path != NULL && sizeof(before) - 1 + strlen(path) <= SCREEN_COLUMNS)
-		(void)snprintf(outcome->report, sizeof(outcome->report), "%s", path);
-	else
-		(void)snprintf(outcome->report, sizeof(outcome->report), "%s %s, for a browser",
-			       name, outcome->digest_count > 1 ? "beside them" : "in it");
-	free(path);
+	/* In the directory that the screen names, or beside those that its pattern does. */
+	(void)snprintf(outcome->report, sizeof(outcome->report), "%s", strrchr(report, '/') + 1);
 }
 
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
@@ -316,37 +304,65 @@ static bool wants_colour(void)
 	       term[0] != '\0' && strcmp(term, "dumb") != 0;
 }
 
+/* Whether the output directory holds nothing but this launch: then its name is enough. */
+static bool is_all_there(const struct outcome *outcome, const char *directory)
+{
+	DIR *all = opendir(directory);
+	const struct dirent *entry;
+	size_t count = 0;
+
+	while (all != NULL && (entry = readdir(all)) != NULL)
+		count += strncmp(entry->d_name, "msmemscope_", 11) == 0;
+	if (all != NULL)
+		(void)closedir(all);
+	return count == outcome->digest_count;
+}
+
+/* What `msmemscope info` is to be given: the output directory, the project, or a pattern of several. */
+static char *what_to_show(const struct outcome *outcome)
+{
+	char directory[sizeof(outcome->next)];
+	char *slash;
+
+	if (outcome->next[0] == '\0')
+		return NULL;
+	(void)snprintf(directory, sizeof(directory), "%s", outcome->next);
+	slash = strrchr(directory, '/');
+	if (slash != NULL && slash != directory) {
+		*slash = '\0';
+		if (is_all_there(outcome, directory))
+			return shown_path(directory);
+	}
+	return shown_path(outcome->next);
+}
+
 static void show(const struct outcome *outcome, const char *after)
 {
 	bool quiet = outcome->log_level > OPT_LOG_WARN;
-	struct strbuf text = {0}, lines = {0}, coloured = {0};
-	char *path = outcome->next[0] == '\0' ? NULL : shown_path(outcome->next);
+	struct strbuf text = {0};
+	char *path = outcome->next[0] == '\0' ? NULL : shown_path(outcome->next),
+	     *more = quiet ? NULL : what_to_show(outcome);
 	struct screen screen = {
 		.digests = outcome->digests,
 		.count = outcome->digest_count,
 		.before = strbuf_str(&outcome->text),
 		.after = after,
+		.files = path,
+		.report = outcome->report[0] == '\0' ? NULL : outcome->report,
+		.more = more,
 		.findings_only = quiet,
 		.above = outcome->above,
+		.colours = wants_colour(),
 	};
 
-	screen.files = path;
-	screen.report = outcome->report[0] == '\0' ? NULL : outcome->report;
-	screen.offers_info = path != NULL && !quiet;
 	/* A blank line sets it apart from the program's own output. */
 	screen_text(&screen, &text);
 	if (outcome->digest_count > 0 && text.length > 0)
 		cli_write(STDERR_FILENO, "\n", 1);
-	/* The only escape sequences are our own colours. */
-	strbuf_add_lines(&lines, strbuf_str(&text), text.length);
-	if (wants_colour())
-		screen_colour(strbuf_str(&lines), &coloured);
-	cli_write(STDERR_FILENO, strbuf_str(coloured.length > 0 ? &coloured : &lines),
-		  coloured.length > 0 ? coloured.length : lines.length);
+	cli_write(STDERR_FILENO, strbuf_str(&text), text.length);
 	strbuf_fini(&text);
-	strbuf_fini(&lines);
-	strbuf_fini(&coloured);
 	free(path);
+	free(more);
 }
 
 void outcome_line(struct outcome *outcome)

@@ -94,6 +94,7 @@ struct findings_judgement {
 struct findings {
 	struct finding_list lists[FINDING_KINDS];
 	struct findings_judgement judgement;
+	uint8_t vendor;		 /* of its devices (base/vendors.h); VENDOR_CPU if it used none */
 	struct site_names names; /* of its call sites; usable while the replay lives */
 	char **texts;		 /* that it owns */
 	size_t text_count, text_room;
@@ -147,7 +148,7 @@ void keeper_sentence(const struct finding_keeper *keeper, struct strbuf *out);
 void keeper_lines(const struct findings *found, const struct finding_place *place,
 		  const char *indent, struct strbuf *out);
 
-/* "PTA on device 0: +1.0 MiB per step, rose in 29 of 29 steps. ..."; no newline. */
+/* "The PyTorch pool on GPU 0: +1.0 MiB per step, rose in 29 of 29 steps. ..."; no newline. */
 void trend_sentence(const struct findings *found, const struct finding_trend *trend,
 		    struct strbuf *out);
 
@@ -161,8 +162,24 @@ void forecast_words(const struct finding_forecast *forecast, const char *at, dou
 void forecast_sentence(const struct findings *found, const struct finding_forecast *forecast,
 		       struct strbuf *out);
 
-/* "Not judged: 12 blocks, 1.5 MiB of HAL on device 0; ..."; no newline. */
-void unjudged_sentence(const struct finding_unjudged *unjudged, struct strbuf *out);
+/* "Not judged: 12 blocks, 1.5 MiB of the CUDA driver on GPU 0; ..."; no newline. */
+void unjudged_sentence(const struct findings *found, const struct finding_unjudged *unjudged,
+		       struct strbuf *out);
+
+/* Why memory was not judged: "recording was off when they were allocated". */
+const char *unjudged_why(const struct finding_unjudged *unjudged);
+
+/* A call site of a screen, in a few words: "234 blocks, none freed", "grew in 4 of 4 steps". */
+void place_brief(const struct findings *found, const struct finding_place *place,
+		 struct strbuf *out);
+
+/* Growth for each step, or each second of a run without steps: "+1.9 MiB", and "step" or "second". */
+void rate_words(const struct findings *found, double bytes_per_step, struct strbuf *out);
+const char *rate_unit(const struct findings *found);
+
+/* "full in about 40,600 steps (about 93 min)"; nothing, and false, beyond a year or if it is unknown. */
+bool full_words(const struct findings *found, const struct finding_place *place,
+		struct strbuf *out);
 
 /* " in kernel_7", the kernels that were launched before a block; nothing on a GPU whose kernels are not recorded. */
 void kernel_words(const struct finding_place *place, uint64_t kernel, struct strbuf *out);
@@ -170,8 +187,8 @@ void kernel_words(const struct finding_place *place, uint64_t kernel, struct str
 /* What blocks of a size class are called where no stack was recorded, or where recording was off. */
 void size_class_words(uint64_t size_class, bool recorded, struct strbuf *out);
 
-/* "PTA on device 0", "HOST on the host". */
-void pool_words(uint8_t pool, uint32_t device, struct strbuf *out);
+/* "the PyTorch pool on GPU 0", "CPU tensors". */
+void pool_words(const struct findings *found, uint8_t pool, uint32_t device, struct strbuf *out);
 
 /* "step", or "part" of a run without steps. */
 const char *step_word(const struct findings *found);

@@ -2,10 +2,12 @@
 /*
  * Findings in plain English: every sentence that screen, report.txt, `info`, JSON, the page and the store show is made here.
  */
+#include <ctype.h>
 #include <string.h>
 
 #include "base/whole.h"
 #include "findings/findings.h"
+#include "findings/say.h"
 
 /* Below this many steps a rate is "about". */
 #define SHORT_STEPS 20u
@@ -15,32 +17,13 @@
 
 /* ---- words ---- */
 
-static void add_count(struct strbuf *out, uint64_t count, const char *noun)
+void pool_words(const struct findings *found, uint8_t pool, uint32_t device, struct strbuf *out)
 {
-	strbuf_add_number(out, count);
-	strbuf_addf(out, " %s%s", noun, count == 1 ? "" : "s");
-}
-
-void pool_words(uint8_t pool, uint32_t device, struct strbuf *out)
-{
-	char text[16];
-
-	device_text(device, text);
-	strbuf_addf(out, "%s on %s%s", pool_event_type(pool),
-		    device == DEVICE_HOST ? "" : "device ",
-		    device == DEVICE_HOST ? "the host" : text);
-}
-
-static void add_duration(struct strbuf *out, double seconds)
-{
-	if (seconds < 120)
-		strbuf_addf(out, "%.0f s", seconds);
-	else if (seconds < 2 * 3600)
-		strbuf_addf(out, "%.0f min", seconds / 60);
-	else if (seconds < 72 * 3600)
-		strbuf_addf(out, "%.0f h", seconds / 3600);
-	else
-		strbuf_addf(out, "%.0f days", seconds / 86400);
+	say_the_pool(out, found->vendor, pool);
+	if (device != DEVICE_HOST) {
+		strbuf_add_str(out, " on ");
+		say_device(out, found->vendor, device);
+	}
 }
 
 const char *step_word(const struct findings *f)
@@ -70,7 +53,7 @@ static void add_rate(struct strbuf *out, const struct findings *f, const char *s
 
 static void add_blocks(struct strbuf *out, uint64_t blocks, uint64_t bytes)
 {
-	add_count(out, blocks, "block");
+	say_count(out, blocks, "block");
 	strbuf_add_str(out, ", ");
 	strbuf_add_size(out, bytes);
 }
@@ -78,24 +61,38 @@ static void add_blocks(struct strbuf *out, uint64_t blocks, uint64_t bytes)
 /* ---- sentences ---- */
 
 /* Nothing beyond a year; of steps shorter than a millisecond, which are no training's, without the time. */
-static void add_forecast(struct strbuf *out, const struct findings *f,
-			 const struct finding_place *p)
+bool full_words(const struct findings *f, const struct finding_place *p, struct strbuf *out)
 {
 	bool by_time = f->judgement.by_time;
 	bool timed =
 		p->seconds_until_full > 0 && (by_time || f->judgement.step_seconds >= SHORT_STEP_S);
 
 	if (p->steps_until_full == 0 || p->seconds_until_full > YEAR_S || (by_time && !timed))
-		return;
-	strbuf_addf(out, " Device %u is full in about ", p->device);
-	if (!by_time)
-		add_count(out, p->steps_until_full, "step");
+		return false;
+	strbuf_add_str(out, "full in about ");
+	if (!by_time) {
+		say_about(out, p->steps_until_full);
+		strbuf_add_str(out, p->steps_until_full == 1 ? " step" : " steps");
+	}
 	if (timed) {
-		strbuf_add_str(out, by_time ? "" : " (");
-		add_duration(out, p->seconds_until_full);
+		strbuf_add_str(out, by_time ? "" : " (about ");
+		say_duration(out, p->seconds_until_full);
 		strbuf_add_str(out, by_time ? "" : ")");
 	}
-	strbuf_add_char(out, '.');
+	return true;
+}
+
+static void add_forecast(struct strbuf *out, const struct findings *f,
+			 const struct finding_place *p)
+{
+	struct strbuf when = {0};
+
+	if (full_words(f, p, &when)) {
+		strbuf_add_char(out, ' ');
+		say_device(out, f->vendor, p->device);
+		strbuf_addf(out, " is %s.", strbuf_str(&when));
+	}
+	strbuf_fini(&when);
 }
 
 static void leak_sentence(const struct findings *f, const struct finding_place *p,
@@ -121,18 +118,18 @@ static void leak_sentence(const struct findings *f, const struct finding_place *
 			    p->freed == 0 ? " Nothing of it was freed." : "");
 	} else {
 		strbuf_add_str(out, ": ");
-		add_count(out, p->overdue_blocks, "block");
+		say_count(out, p->overdue_blocks, "block");
 		strbuf_add_str(out, " older than ");
-		add_count(out, 2 * (uint64_t)p->usual_age + 1, step_word(f));
+		say_count(out, 2 * (uint64_t)p->usual_age + 1, step_word(f));
 		strbuf_add_str(out, "; it usually frees within ");
 		if (p->usual_age == 0)
 			strbuf_addf(out, "the %s", step_word(f));
 		else
-			add_count(out, (uint64_t)p->usual_age, step_word(f));
+			say_count(out, (uint64_t)p->usual_age, step_word(f));
 		strbuf_add_str(out, " (");
-		strbuf_add_number(out, p->freed_usual);
+		say_number(out, p->freed_usual);
 		strbuf_add_str(out, " of ");
-		add_count(out, p->freed + p->overdue_blocks, "block");
+		say_count(out, p->freed + p->overdue_blocks, "block");
 		strbuf_add_str(out, ").");
 	}
 	if (p->reason == GROWTH_SIZES)
@@ -140,7 +137,7 @@ static void leak_sentence(const struct findings *f, const struct finding_place *
 				    "see where they come from.");
 	if (p->reason != GROWTH_CLIMBS && p->reason != GROWTH_SIZES && p->young_blocks > 0) {
 		strbuf_add_char(out, ' ');
-		add_count(out, p->young_blocks, "newer block");
+		say_count(out, p->young_blocks, "newer block");
 		strbuf_add_str(out, p->young_blocks == 1 ? " is not judged yet."
 							 : " are not judged yet.");
 	}
@@ -153,7 +150,7 @@ static void add_quiet(struct strbuf *out, const struct findings *f, const struct
 	if (p->quiet == 1)
 		strbuf_add_str(out, step_word(f));
 	else
-		add_count(out, p->quiet, step_word(f));
+		say_count(out, p->quiet, step_word(f));
 	strbuf_add_str(out, ": run longer to tell a leak from a cache that has filled.");
 }
 
@@ -165,7 +162,7 @@ static void suspect_sentence(const struct findings *f, const struct finding_plac
 	if (p->reason == GROWTH_ONCE) {
 		add_blocks(out, p->overdue_blocks, p->overdue_bytes);
 		strbuf_addf(out, " stayed; its other ");
-		add_count(out, p->freed, "block");
+		say_count(out, p->freed, "block");
 		strbuf_addf(out,
 			    " %s freed within their %s. Forgotten, or made once to be kept: that "
 			    "cannot be told.",
@@ -184,7 +181,7 @@ static void suspect_sentence(const struct findings *f, const struct finding_plac
 		strbuf_add_str(
 			out,
 			"Blocks of many sizes grow together: run again with --call-stack=c to see "
-			"which place they come from.");
+			"which call site they come from.");
 	else if (f->judgement.by_time)
 		strbuf_add_str(
 			out,
@@ -208,11 +205,12 @@ static void kept_sentence(const struct findings *f, const struct finding_place *
 	add_blocks(out, p->blocks, p->bytes);
 	switch (p->reason) {
 	case GROWTH_OWNED:
-		strbuf_add_str(out, ", held as weights or state of an optimizer.");
+		strbuf_add_str(out,
+			       ", held for the whole run, as weights and optimizer state are.");
 		break;
 	case GROWTH_IN_USE:
 		strbuf_add_str(out, ", in use: it frees its blocks within ");
-		add_count(out, (uint64_t)p->usual_age, step_word(f));
+		say_count(out, (uint64_t)p->usual_age, step_word(f));
 		strbuf_add_char(out, '.');
 		break;
 	case GROWTH_STOPPED:
@@ -279,7 +277,7 @@ void keeper_sentence(const struct finding_keeper *k, struct strbuf *out)
 		strbuf_add_str(out, ", of a hook");
 	if (!one) {
 		strbuf_add_str(out, ", ");
-		add_count(out, k->items, "item");
+		say_count(out, k->items, "item");
 	}
 	if (k->newest_step != 0)
 		strbuf_addf(out, ", newest from step %llu", (unsigned long long)k->newest_step);
@@ -306,10 +304,8 @@ void place_line(const struct findings *found, const struct finding_place *place,
 {
 	strbuf_add_str(out, place->name);
 	if (place->stack == 0 && place->device != DEVICE_HOST) {
-		char text[16];
-
-		device_text(place->device, text);
-		strbuf_addf(out, " on %s%s", place->device > DEVICE_HOST ? "" : "device ", text);
+		strbuf_add_str(out, " on ");
+		say_device(out, found->vendor, place->device);
 	}
 	strbuf_add_str(out, "  ");
 	place_sentence(found, place, out);
@@ -318,7 +314,12 @@ void place_line(const struct findings *found, const struct finding_place *place,
 void trend_sentence(const struct findings *findings, const struct finding_trend *pool,
 		    struct strbuf *out)
 {
-	pool_words(pool->pool, pool->device, out);
+	struct strbuf name = {0};
+
+	pool_words(findings, pool->pool, pool->device, &name);
+	strbuf_addf(out, "%c%s", toupper((unsigned char)strbuf_str(&name)[0]),
+		    strbuf_str(&name) + 1);
+	strbuf_fini(&name);
 	if (pool->trend == GROWTH_KEPT) {
 		strbuf_add_str(out, ": steady");
 	} else {
@@ -340,23 +341,30 @@ void trend_sentence(const struct findings *findings, const struct finding_trend 
 		strbuf_addf(out, " The leaks account for %.0f %% of it.", 100 * pool->explained);
 }
 
-void unjudged_sentence(const struct finding_unjudged *unjudged, struct strbuf *out)
+const char *unjudged_why(const struct finding_unjudged *unjudged)
 {
 	static const char *const why[LEAKS_UNJUDGED_END] = {
 		[LEAKS_NO_STEP] = "no step after the first has ended",
-		[LEAKS_OUTSIDE_WINDOW] = "allocated while recording was off",
+		[LEAKS_OUTSIDE_WINDOW] = "recording was off when they were allocated",
 		[LEAKS_POOL_CACHE] = "a framework's pool took it, and the pool is judged",
-		[LEAKS_HANDLES] = "taken by handles, and no pool says how much of it it holds",
-		[LEAKS_AFTER_LAST] = "allocated after the last step ended",
+		[LEAKS_HANDLES] =
+			"they were taken by handles, and no pool says how much of it it holds",
+		[LEAKS_AFTER_LAST] = "they were allocated after the last step ended",
 		[LEAKS_POOL_UNSEEN] =
 			"it may be of a framework's pool, which is not recorded without a preload",
 	};
 
+	return why[unjudged->reason];
+}
+
+void unjudged_sentence(const struct findings *found, const struct finding_unjudged *unjudged,
+		       struct strbuf *out)
+{
 	strbuf_add_str(out, "Not judged: ");
 	add_blocks(out, unjudged->blocks, unjudged->bytes);
 	strbuf_add_str(out, " of ");
-	pool_words(unjudged->pool, unjudged->device, out);
-	strbuf_addf(out, "; %s.", why[unjudged->reason]);
+	pool_words(found, unjudged->pool, unjudged->device, out);
+	strbuf_addf(out, "; %s.", unjudged_why(unjudged));
 }
 
 void size_class_words(uint64_t size_class, bool recorded, struct strbuf *out)
@@ -376,4 +384,62 @@ void kernel_words(const struct finding_place *place, uint64_t kernel, struct str
 {
 	if (!place->on_gpu || kernel != 0)
 		strbuf_addf(out, " in kernel_%llu", (unsigned long long)kernel);
+}
+
+/* ---- in a few words, for a screen ---- */
+
+const char *rate_unit(const struct findings *found)
+{
+	return found->judgement.by_time ? "second" : "step";
+}
+
+void rate_words(const struct findings *f, double bytes_per_step, struct strbuf *out)
+{
+	double scale = f->judgement.by_time && f->judgement.step_seconds > 0
+			       ? 1 / f->judgement.step_seconds
+			       : 1;
+
+	strbuf_add_char(out, '+');
+	say_size(out, bytes_per_step * scale);
+}
+
+static void leak_brief(const struct findings *f, const struct finding_place *p, struct strbuf *out)
+{
+	if (p->reason == GROWTH_CLIMBS && p->by_handles) {
+		strbuf_add_str(out, "driver memory beside the pools");
+	} else if (p->reason == GROWTH_CLIMBS) {
+		strbuf_add_str(out, p->blocks <= 2 ? "each block replaces a smaller one"
+						   : "frees less than it allocates");
+	} else if (p->reason == GROWTH_SIZES) {
+		strbuf_addf(out, "many sizes in %llu of %llu %ss", (unsigned long long)p->rises,
+			    (unsigned long long)p->rise_steps, step_word(f));
+	} else {
+		say_count(out, p->overdue_blocks, "block");
+		strbuf_add_str(out, p->freed == 0 ? ", none freed" : "; others are freed");
+	}
+}
+
+static void suspect_brief(const struct findings *f, const struct finding_place *p,
+			  struct strbuf *out)
+{
+	if (p->reason == GROWTH_ONCE) {
+		say_count(out, p->overdue_blocks, "block");
+		strbuf_add_str(out, " stayed; others are freed");
+		return;
+	}
+	strbuf_addf(out, "grew in %llu of %llu %ss", (unsigned long long)p->rises,
+		    (unsigned long long)p->rise_steps, step_word(f));
+	if (p->usual_age >= 0 && p->overdue_blocks == 0)
+		strbuf_add_str(out, "; may be in use");
+	else if (p->quiet > 0 && f->judgement.last_step >= 10)
+		strbuf_addf(out, ", not in the last %llu", (unsigned long long)p->quiet);
+}
+
+void place_brief(const struct findings *found, const struct finding_place *place,
+		 struct strbuf *out)
+{
+	if (place->verdict == GROWTH_LEAK)
+		leak_brief(found, place, out);
+	else
+		suspect_brief(found, place, out);
 }

@@ -9,7 +9,11 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/vendors.h"
 #include "findings/findings.h"
+
+/* Memory of a device that does not say how much it has, and of the host, which traces do not have. */
+#define USUAL_BYTES 0x1p37
 
 /* Blocks that a finding has as examples. */
 #define EXAMPLES 100u
@@ -91,6 +95,7 @@ static void name_holders(struct findings *found, struct replay *replay)
 			strbuf_add_str(&text, name);
 		else
 			size_class_words(holder->size_class, holder->recorded, &text);
+		holder->site = findings_text(found, strbuf_str(&text));
 		if (holder->owner[0] != '\0')
 			strbuf_addf(&text, "  (%s)", holder->owner);
 		holder->place = findings_text(found, strbuf_str(&text));
@@ -230,13 +235,31 @@ static struct map_key place_key(const struct finding_place *place)
 								place->device};
 }
 
-/* Leaks by rate, suspects and kept ones by bytes; the largest first. */
+/* Less than a thousand-millionth of the device in each step: it takes a thousand million of them to fill it. */
+static bool is_small(const struct finding_place *place)
+{
+	double capacity = place->capacity_bytes != 0 ? (double)place->capacity_bytes : USUAL_BYTES;
+
+	return place->verdict == GROWTH_LEAK && place->bytes_per_step < capacity / 1e9;
+}
+
+/* A suspect of one block may be a buffer that is made once. */
+static bool is_single(const struct finding_place *place)
+{
+	return place->verdict == GROWTH_SUSPECT && place->listed_blocks == 1;
+}
+
+/* Leaks by rate, suspects and kept ones by bytes; the largest first, small leaks and suspects of one block last. */
 static int by_weight(const void *a, const void *b)
 {
 	const struct finding_place *x = a, *y = b;
 
 	if (x->verdict != y->verdict)
 		return x->verdict > y->verdict ? -1 : 1;
+	if (x->small != y->small)
+		return x->small ? 1 : -1;
+	if (is_single(x) != is_single(y))
+		return is_single(x) ? 1 : -1;
 	if (x->verdict == GROWTH_LEAK && x->bytes_per_step != y->bytes_per_step)
 		return x->bytes_per_step > y->bytes_per_step ? -1 : 1;
 	if (x->bytes != y->bytes)
@@ -268,6 +291,8 @@ static int join_places(struct findings *found)
 	}
 	map_fini(&index);
 	found->lists[FINDING_place].count = kept;
+	for (i = 0; i < kept; i++)
+		places[i].small = is_small(&places[i]);
 	if (kept > 1)
 		qsort(places, kept, sizeof(*places), by_weight);
 	return r;
@@ -390,10 +415,26 @@ static void take_frames(struct findings *found, struct replay *replay, size_t fr
 	}
 }
 
+static uint8_t vendor_of(const struct replay *replay)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	uint8_t vendor = VENDOR_CPU;
+
+	for (i = 0; i < count && vendor != VENDOR_CUDA && vendor != VENDOR_ASCEND; i++) {
+		if (usages[i].device < DEVICE_HOST)
+			vendor = usages[i].vendor;
+	}
+	return vendor;
+}
+
 int findings_settle(struct findings *found, struct replay *replay, size_t frames)
 {
 	size_t i;
 	int r = add_names(found, replay);
+
+	found->vendor = vendor_of(replay);
 
 	if (r < 0)
 		return r;

@@ -562,7 +562,8 @@ static bool parse_condition(const struct option_row *row, const char *item, size
 	else if (length == 3 && memcmp(item, "oom", 3) == 0)
 		out->oom = true;
 	else
-		return condition_size(item, length, "oom-in:", "steps", row->max,
+		return condition_size(item, length, "leak:", "/step", row->max, &out->leak_bytes) ||
+		       condition_size(item, length, "oom-in:", "steps", row->max,
 				      &out->full_steps) ||
 		       condition_size(item, length, "oom-in:", "step", row->max,
 				      &out->full_steps) ||

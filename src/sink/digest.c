@@ -154,13 +154,38 @@ static bool is_lossy(const struct run *run)
 	return false;
 }
 
-void digest_take(struct digest *out, const struct report *report)
+static int by_device(const void *a, const void *b)
+{
+	const struct digest_device *x = a, *y = b;
+
+	return (x->device > y->device) - (x->device < y->device);
+}
+
+static void take_devices(struct digest *out, const struct replay *replay)
+{
+	size_t i, k;
+
+	out->devices = calloc(out->pool_count + 1, sizeof(*out->devices));
+	for (i = 0; out->devices != NULL && i < out->pool_count; i++) {
+		uint32_t device = out->pools[i].device;
+		const struct driver_usage *driver = replay_driver_usage(replay, device);
+
+		for (k = 0; k < out->device_count && out->devices[k].device != device; k++)
+			;
+		if (device >= DEVICE_HOST || k < out->device_count)
+			continue;
+		out->devices[out->device_count++] = (struct digest_device){
+			.device = device, .total_bytes = driver == NULL ? 0 : driver->total_bytes};
+	}
+	if (out->device_count > 1)
+		qsort(out->devices, out->device_count, sizeof(*out->devices), by_device);
+}
+
+void digest_identify(struct digest *out, const struct report *report)
 {
 	struct replay *replay = report->replay;
 	const struct run *run = replay_run(replay);
 	const struct replay_totals *totals = replay_totals(replay);
-	const char *note;
-	size_t i;
 
 	out->pid = run_header(run)->pid;
 	out->rank = digest_rank(run, false);
@@ -169,16 +194,27 @@ void digest_take(struct digest *out, const struct report *report)
 	out->events = totals->events;
 	out->steps = replay_steps(replay);
 	out->automatic = replay_steps_are_automatic(replay);
+	out->snapshot = run_is_snapshot(run);
+	out->windowed = replay_ended(replay) == END_STOP;
 	out->seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;
 	out->killed = !report->runs && !report_is_closed(report);
 	out->signal = run_signal(run);
 	out->damaged = report_is_damaged(report);
 	out->lossy = is_lossy(run);
 	out->deferred = report_is_empty_handed(replay);
+}
+
+void digest_take(struct digest *out, const struct report *report)
+{
+	struct replay *replay = report->replay;
+	const char *note;
+	size_t i;
+
+	digest_identify(out, report);
 	take_pools(out, replay);
+	take_devices(out, replay);
 	digest_take_findings(out, report);
 	out->overwritten = report_watch_text(replay, REPORT_WATCHED, &out->watched);
-	report_moments(replay, &out->moments);
 	report_losses(report, &out->losses);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
 		strbuf_addf(&out->losses, "Note: %s.\n", note);
@@ -187,25 +223,17 @@ void digest_take(struct digest *out, const struct report *report)
 
 void digest_fini(struct digest *digest)
 {
-	struct strbuf *texts[] = {&digest->judged,	&digest->trends,  &digest->oom,
-				  &digest->gaps,	&digest->tables,  &digest->watched,
-				  &digest->losses,	&digest->moments, &digest->json,
-				  &digest->devices_held};
+	struct strbuf *texts[] = {&digest->not_judged,	&digest->oom,	      &digest->gaps,
+				  &digest->inefficient, &digest->watched,     &digest->losses,
+				  &digest->json,	&digest->devices_held};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(texts); i++)
 		strbuf_fini(texts[i]);
-	for (i = 0; i < digest->place_count; i++) {
-		free(digest->places[i].where);
-		free(digest->places[i].sentence);
-		free(digest->places[i].known);
-		free(digest->places[i].kept_by);
-		free(digest->places[i].direct);
-	}
-	for (i = 0; i < digest->peak.holder_count; i++)
-		free(digest->peak.holders[i].where);
+	if (digest->own != NULL)
+		findings_fini(digest->own);
+	free(digest->own);
 	free(digest->pools);
-	free(digest->places);
 	free(digest->devices);
 	free(digest->name);
 	free(digest->project);

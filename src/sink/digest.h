@@ -11,10 +11,8 @@
 #include <stdbool.h>
 
 #include "base/strbuf.h"
+#include "findings/findings.h"
 #include "sink/report.h"
-
-#define DIGEST_PLACES 64 /* kept of each verdict, the worst first; the counts are of all */
-#define DIGEST_PEAK   3	 /* places shown at the peak of a pool */
 
 enum digest_verdict {
 	DIGEST_NOTHING, /* nothing was looked for, or nothing could be judged */
@@ -35,40 +33,10 @@ struct digest_pool {
 	const char *trend;   /* "grows", "may be growing" or "steady"; not owned */
 };
 
-/* A place that leaks or may leak. */
-struct digest_place {
-	enum digest_verdict verdict; /* DIGEST_LEAK or DIGEST_SUSPECT */
-	uint8_t pool;
-	uint32_t device;
-	uint64_t bytes, blocks;
-	double growth_bytes; /* per step */
-	char *where;	     /* one line that names the place; ranks are compared by it */
-	char *sentence;	     /* its name, and what is known of it */
-	char *known;	     /* the same without its name */
-	char *kept_by;	     /* what keeps its blocks and the cure, whole lines; empty: unknown */
-	char *direct;	     /* the compatible line of its first block; NULL if there is none */
-};
-
-/* A part of what a pool held at its peak. */
-struct digest_holder {
-	char *where;
-	uint64_t bytes;
-};
-
-/* The peak of the pool that held most. */
-struct digest_peak {
-	uint8_t pool;
-	uint32_t device;
-	uint64_t bytes; /* 0: unknown */
-	uint32_t step;	/* 0: outside of steps */
-	struct digest_holder holders[DIGEST_PEAK];
-	size_t holder_count, more; /* shown; further places */
-};
-
-/* Sum of the leaks of a device, for the compatible SUMMARY line. */
+/* A device that it used. */
 struct digest_device {
 	uint32_t device;
-	uint64_t bytes, blocks, places;
+	uint64_t total_bytes; /* 0: unknown */
 };
 
 struct digest {
@@ -79,41 +47,43 @@ struct digest {
 	uint64_t steps;
 	double seconds;
 	bool automatic; /* the steps are those of an optimizer */
+	bool snapshot; /* it is a snapshot of PyTorch: its steps are rounds of the same call sites */
+	bool windowed; /* its end is the stop() of the last window */
 	bool killed, damaged, lossy, deferred;
 	/* That killed it, as run_signal() names it; NULL: none, or unknown. Not owned. */
 	const char *signal;
-	bool has_stacks;
 	enum digest_verdict verdict;
+	/* What was found. `own` is NULL if the report had it already: then it lives as long as that. */
+	const struct findings *found;
+	struct findings *own;
 	struct digest_pool *pools; /* largest peak first */
 	size_t pool_count;
-	struct digest_place *places; /* leaks first, largest rate first */
-	size_t place_count;
-	uint64_t leak_places, suspect_places; /* of all */
-	uint64_t full_steps;		      /* until a device is full; UINT64_MAX: none will be */
-	struct digest_device *devices;	      /* that have leaks */
+	uint64_t full_steps;	       /* until a device is full; UINT64_MAX: none will be */
+	struct digest_device *devices; /* by number, those of the host not counted */
 	size_t device_count;
-	struct digest_peak peak;
 	/* Whole lines. */
-	struct strbuf judged; /* what was looked at and is in order, or why nothing was judged */
-	struct strbuf trends; /* growth of pools, a line each */
-	struct strbuf oom;    /* what happened when memory ran out */
-	struct strbuf devices_held; /* who has what of each GPU, a line each */
+	struct strbuf not_judged;   /* why nothing was judged */
+	struct strbuf oom;	    /* what happened when memory ran out */
+	struct strbuf devices_held; /* what each GPU held, a line each */
 	struct strbuf gaps;	    /* fluctuation of pools, the compatible table */
-	struct strbuf tables;	    /* results of other analyses */
+	struct strbuf inefficient;  /* memory that could be saved */
 	struct strbuf watched;	    /* watched blocks */
 	bool overwritten;	    /* one of them changed, and nobody declared it */
-	struct strbuf moments;	    /* which moment the end is, and who told the steps */
 	struct strbuf losses;	    /* what was lost or is damaged, and notes */
 	uint32_t oom_count;
-	bool oom_asked; /* the analysis of it was named */
-	char *project;	/* its directory, NULL: none */
-	char *dumps;	/* directory of watched memory, NULL: none */
+	bool oom_asked;	 /* the analysis of it was named */
+	bool decomposed; /* owners were asked for */
+	char *project;	 /* its directory, NULL: none */
+	char *dumps;	 /* directory of watched memory, NULL: none */
 	/* The process in the document of --summary-json; empty: not asked for. */
 	struct strbuf json;
 };
 
 /* Fills `out`, which is zeroed, from a run at its end. Where memory is short, parts are missing. */
 void digest_take(struct digest *out, const struct report *report);
+
+/* The same without what was found: who it is, and how it ended. */
+void digest_identify(struct digest *out, const struct report *report);
 void digest_fini(struct digest *digest);
 
 /* "none", "ok", "suspect", "leak" or "oom", as the JSON document has it. */

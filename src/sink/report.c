@@ -214,7 +214,7 @@ static void text_process(const struct report *report, struct strbuf *out)
 	else
 		strbuf_add_str(out, report->runs	       ? "runs on\n"
 				    : report_is_closed(report) ? "ended by itself\n"
-							       : "was killed, or still runs\n");
+							       : "ended without an end record\n");
 }
 
 static void text_detail(const struct report *report, struct strbuf *out)

@@ -75,23 +75,23 @@ static const char *end_name(enum end_kind kind)
 }
 
 /* The trend of a pool, null where it was not judged. */
-static void json_trend(const struct digest *digest, const struct usage *usage, struct json *json)
+static void json_trend(const struct findings *found, const struct usage *usage, struct json *json)
 {
 	size_t i;
 
-	for (i = 0; i < digest->pool_count; i++) {
-		const struct digest_pool *pool = &digest->pools[i];
+	for (i = 0; i < FINDINGS_COUNT(found, trend) && found->judgement.judged; i++) {
+		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
 
-		if (pool->pool != usage->pool || pool->device != usage->device || !pool->judged)
+		if (trend->pool != usage->pool || trend->device != usage->device)
 			continue;
-		json_f64(json, "trend_bytes_per_step", pool->growth_bytes, 1);
-		json_string(json, "trend", pool->trend);
+		json_f64(json, "trend_bytes_per_step", trend->bytes_per_step, 1);
+		json_string(json, "trend", trend_word(trend->trend));
 		return;
 	}
 	json_null(json, "trend_bytes_per_step");
 }
 
-static void json_pools(const struct replay *replay, const struct digest *digest, struct json *json)
+static void json_pools(const struct replay *replay, const struct findings *found, struct json *json)
 {
 	size_t count, i;
 	const struct usage **pools = report_pools(replay, &count);
@@ -116,7 +116,7 @@ static void json_pools(const struct replay *replay, const struct digest *digest,
 		json_u64(json, "end_blocks", end_blocks);
 		json_u64(json, "live_bytes", usage->live_bytes);
 		json_u64(json, "live_blocks", usage->live_blocks);
-		json_trend(digest, usage, json);
+		json_trend(found, usage, json);
 		json_u64(json, "allocations", usage->allocations);
 		json_u64(json, "allocated_bytes", usage->allocated_bytes);
 		json_u64(json, "frees", usage->frees);
@@ -325,7 +325,7 @@ void report_json_process(const struct report *report, struct json *json)
 {
 	struct digest digest = {0};
 
-	digest_take(&digest, report);
+	digest_identify(&digest, report);
 	json_object(json, NULL);
 	json_who(report, &digest, json);
 	json_u64(json, "steps", replay_steps(report->replay));
@@ -352,7 +352,7 @@ void report_json(const struct report *report, struct json *json)
 	json_bool(json, "automatic_steps", replay_steps_are_automatic(replay));
 	json_string(json, "end", end_name(replay_ended(replay)));
 	json_string(json, "verdict", digest_verdict_word(digest.verdict));
-	json_pools(replay, &digest, json);
+	json_pools(replay, judged.found, json);
 	report_findings_json(report, json);
 	json_losses(replay, json);
 	json_array(json, "notes");

@@ -10,6 +10,7 @@
 #define PLACES	      5u
 #define POOLS	      6u
 #define PROCESSES     8u
+#define HOLDERS	      5u
 #define NAME_COLUMNS  160u
 #define DETAIL_LINES  12u
 #define LINES_COLUMNS 200u
@@ -170,7 +171,10 @@ static void part_processes(const struct ticket *ticket, const struct digest *con
 		add_name(out, strbuf_str(&who));
 		strbuf_addf(out, " | %s | ", digest_verdict_word(sorted[i]->verdict));
 		strbuf_add_size(out, peak_of(sorted[i]));
-		strbuf_addf(out, " | %llu |\n", (unsigned long long)sorted[i]->leak_places);
+		strbuf_addf(out, " | %llu |\n",
+			    sorted[i]->found == NULL
+				    ? 0ULL
+				    : (unsigned long long)sorted[i]->found->judgement.leaks);
 		strbuf_fini(&who);
 	}
 	if (ticket->count > PROCESSES)
@@ -179,26 +183,34 @@ static void part_processes(const struct ticket *ticket, const struct digest *con
 
 static void part_places(const struct digest *digest, struct strbuf *out)
 {
-	uint64_t all = digest->leak_places + digest->suspect_places;
-	size_t i;
+	const struct findings *found = digest->found;
+	size_t i, count = 0, shown = 0;
 
-	if (digest->place_count == 0)
-		return;
-	strbuf_add_str(out, "\n| Verdict | Place | Pool | |\n|---|---|---|---|\n");
-	for (i = 0; i < digest->place_count && i < PLACES; i++) {
-		const struct digest_place *place = &digest->places[i];
+	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+		struct strbuf known = {0};
 
-		strbuf_addf(out, "| %s | ", place->verdict == DIGEST_LEAK ? "**leak**" : "suspect");
-		add_name(out, place->where == NULL ? "?" : place->where);
+		if (place->verdict == GROWTH_KEPT)
+			continue;
+		if (count++ == 0)
+			strbuf_add_str(out,
+				       "\n| Verdict | Call site | Pool | |\n|---|---|---|---|\n");
+		if (shown >= PLACES)
+			continue;
+		strbuf_addf(out, "| %s | ", place->verdict == GROWTH_LEAK ? "**leak**" : "suspect");
+		add_name(out, place->name);
 		strbuf_add_str(out, " | ");
 		add_pool(out, place->pool, place->device);
 		strbuf_add_str(out, " | ");
-		add_escaped(out, place->known == NULL ? "" : place->known, "*<>[\\]_`|~");
+		place_sentence(found, place, &known);
+		add_escaped(out, strbuf_str(&known), "*<>[\\]_`|~");
 		strbuf_add_str(out, " |\n");
+		strbuf_fini(&known);
+		shown++;
 	}
-	if (all > i) {
+	if (count > shown) {
 		strbuf_add_str(out, "\n... and ");
-		strbuf_add_count(out, all - i, "more place", "more places");
+		strbuf_add_count(out, count - shown, "more call site", "more call sites");
 		strbuf_add_str(out, ".\n");
 	}
 }
@@ -229,28 +241,46 @@ static void part_pools(const struct digest *digest, struct strbuf *out)
 
 static void part_peak(const struct digest *digest, struct strbuf *out)
 {
-	const struct digest_peak *peak = &digest->peak;
+	const struct finding_peak *peak = screen_peak(digest->found);
 	size_t i;
 
-	if (peak->bytes == 0 || peak->holder_count == 0)
+	if (peak == NULL)
 		return;
 	strbuf_add_str(out, "\nHeld at the peak of ");
 	add_pool(out, peak->pool, peak->device);
 	strbuf_add_str(out, " (");
 	strbuf_add_size(out, peak->bytes);
 	if (peak->step > 0)
-		strbuf_addf(out, ", step %u", peak->step);
-	strbuf_add_str(out, "):\n\n| Held | Share | Place |\n|---:|---:|---|\n");
-	for (i = 0; i < peak->holder_count; i++) {
+		strbuf_addf(out, ", step %llu", (unsigned long long)peak->step);
+	strbuf_add_str(out, "):\n\n| Held | Share | Call site |\n|---:|---:|---|\n");
+	for (i = 0; i < peak->places.count && i < HOLDERS; i++) {
+		const struct finding_holder *holder =
+			&FINDINGS(digest->found, holder)[peak->places.first + i];
+
 		strbuf_add_str(out, "| ");
-		strbuf_add_size(out, peak->holders[i].bytes);
-		strbuf_addf(out, " | %.0f %% | ",
-			    100.0 * (double)peak->holders[i].bytes / (double)peak->bytes);
-		add_name(out, peak->holders[i].where == NULL ? "?" : peak->holders[i].where);
+		strbuf_add_size(out, holder->bytes);
+		strbuf_addf(out, " | %.0f %% | ", holder->percent);
+		add_name(out, holder->place);
 		strbuf_add_str(out, " |\n");
 	}
-	if (peak->more > 0)
-		strbuf_addf(out, "\n... and %zu more.\n", peak->more);
+	if (peak->places.count > i)
+		strbuf_addf(out, "\n... and %zu more.\n", peak->places.count - i);
+}
+
+/* What was checked, or why nothing was. */
+static void add_judged(const struct digest *digest, struct strbuf *out)
+{
+	const struct findings_judgement *judgement =
+		digest->found == NULL ? NULL : &digest->found->judgement;
+
+	strbuf_add_str(out, strbuf_str(&digest->not_judged));
+	if (judgement == NULL || !judgement->judged)
+		return;
+	strbuf_add_count(out, judgement->leaks + judgement->suspects + judgement->kept, "call site",
+			 "call sites");
+	strbuf_addf(out, " checked over %ss %u to %u; %s 1 counts as warm-up.\n",
+		    step_word(digest->found), judgement->first_step, judgement->last_step,
+		    step_word(digest->found));
 }
 
 void ticket_markdown(const struct ticket *ticket, struct strbuf *out)
@@ -273,7 +303,7 @@ void ticket_markdown(const struct ticket *ticket, struct strbuf *out)
 	part_pools(sorted[0], out);
 	part_peak(sorted[0], out);
 	strbuf_add_str(&lines, strbuf_str(&sorted[0]->oom));
-	strbuf_add_str(&lines, strbuf_str(&sorted[0]->judged));
+	add_judged(sorted[0], &lines);
 	strbuf_add_str(&lines, strbuf_str(&sorted[0]->losses));
 	if (lines.length > 0) {
 		strbuf_add_char(out, '\n');

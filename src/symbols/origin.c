@@ -21,6 +21,7 @@ static const struct rule {
 #define FUNCTION(origin, text)	    RULE(BY_FUNCTION, origin, text)
 #define SCRIPT(origin, text)	    RULE(BY_SCRIPT, origin, text)
 #define PASSING(text)
+#define HOLDING(file, text)
 #include "symbols/origins.def"
 #undef RULE
 #undef LIBRARY
@@ -30,6 +31,7 @@ static const struct rule {
 #undef FUNCTION
 #undef SCRIPT
 #undef PASSING
+#undef HOLDING
 };
 
 static const char *const passing[] = {
@@ -40,6 +42,7 @@ static const char *const passing[] = {
 #define FUNCTION(origin, text)
 #define SCRIPT(origin, text)
 #define PASSING(text) text,
+#define HOLDING(file, text)
 #include "symbols/origins.def"
 #undef LIBRARY
 #undef DIRECTORY
@@ -48,6 +51,29 @@ static const char *const passing[] = {
 #undef FUNCTION
 #undef SCRIPT
 #undef PASSING
+#undef HOLDING
+};
+
+static const struct {
+	const char *file, *function;
+} holding[] = {
+#define LIBRARY(origin, text)
+#define DIRECTORY(origin, text)
+#define SOURCE(origin, text)
+#define PREFIX(origin, text)
+#define FUNCTION(origin, text)
+#define SCRIPT(origin, text)
+#define PASSING(text)
+#define HOLDING(file_, text) {file_, text},
+#include "symbols/origins.def"
+#undef LIBRARY
+#undef DIRECTORY
+#undef SOURCE
+#undef PREFIX
+#undef FUNCTION
+#undef SCRIPT
+#undef PASSING
+#undef HOLDING
 };
 
 /* `<` at the begin of a part ties it to the begin of the path. */
@@ -158,6 +184,21 @@ bool origin_is_passing(const char *function)
 		return true;
 	for (i = 0; i < MSCOPE_COUNT(passing); i++) {
 		if (strcmp(dot == NULL ? function : dot + 1, passing[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool origin_is_holding(const char *file, const char *function)
+{
+	const char *dot = strrchr(function, '.');
+	size_t i, length = strlen(file);
+
+	for (i = 0; i < MSCOPE_COUNT(holding); i++) {
+		size_t end = strlen(holding[i].file);
+
+		if (length > end && strcmp(file + length - end, holding[i].file) == 0 &&
+		    strcmp(dot == NULL ? function : dot + 1, holding[i].function) == 0)
 			return true;
 	}
 	return false;

@@ -45,4 +45,7 @@ bool origin_is_native(const char *function, const char *file);
 /* Whether a function of a framework only calls the one that matters; names of C are shortened. */
 bool origin_is_passing(const char *function);
 
+/* Whether what a Python function of a framework allocates itself, once, is held for the whole run. */
+bool origin_is_holding(const char *file, const char *function);
+
 #endif

@@ -261,7 +261,7 @@ def test_a_leak_outside_of_pools_has_its_line(cuda):
     assert seen(run.rows()) == truth(run.out)
     [line] = [number for number, text in enumerate((ROOT / "tests/targets/cuda_tools.c").read_text().splitlines(), 1)
               if "return take(3 * MIB)" in text]
-    told = run.stderr.split("Held at")[0]
+    told = run.stderr.split("PEAK of")[0]
     assert f"leaky_workspace (cuda_tools.c:{line})" in told or f"cuda_tools.c:{line}" in told, run.stderr
     assert "steady_buffer" not in told
 

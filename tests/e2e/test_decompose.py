@@ -64,7 +64,7 @@ def test_shares_are_printed_for_each_device_and_add_up(client):
     found = tables(report)
     assert found.keys() == want
     assert found["PTA", "0"][0][2] == "PTA" and all(rows[-1][2] == "total" for rows in found.values())
-    assert "memory of device 0 by owner" in said.run.stderr and " more lines in report.txt\n" in said.run.stderr
+    assert "\nMemory of NPU 0 by class at the peak (" in said.run.stderr
     for text in (said.run.stderr, report):
         assert "Detected" not in text and "Alive" not in text, "leaks were not asked for"
     found = said.command.info(said.run.project(), "--analysis=decompose")
@@ -81,7 +81,7 @@ def test_pools_are_named(client):
     report = (said.run.project().path / "report.txt").read_text()
     for words in ("memory leaks on device", "Gap Analysis", "memory of device 0 by owner"):
         assert words in report, "both analyses run"
-    assert "suspect: " in said.run.stderr and "memory of device 0 by owner" in said.run.stderr
+    assert "\nSUSPECT on " in said.run.stderr and "\nMemory of NPU 0 by class at the peak (" in said.run.stderr
 
 
 def test_workspaces_are_named(client):
@@ -94,7 +94,7 @@ def test_workspaces_are_named(client):
 def test_owners_are_only_for_who_asks(client, options):
     said = client("leaky_steps", "--steps=2", options=options)
     assert not [row for row in said.rows() if "owner" in row.attr]
-    assert "by owner" not in said.run.stderr
+    assert "by class" not in said.run.stderr
 
 
 def test_owners_come_from_any_trace_also_one_recorded_without(client, tmp_path):

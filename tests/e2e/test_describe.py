@@ -185,7 +185,7 @@ def test_labels_are_written_without_decompose_too(script, name):
     run = script(SCRIPTS[name])
     wanted = {int(address): f"CANN@SLOG@{label}" if label else None for address, label in json.loads(run.stdout).items()}
     assert {row.ptr: row.attr.get("owner") for row in run.rows() if row.event == "MALLOC"} == wanted
-    assert "by owner" not in run.stderr
+    assert "by class" not in run.stderr
 
 
 def test_wrong_arguments_raise_with_a_collector_and_without(msmemscope, dist, tmp_path):

@@ -162,7 +162,7 @@ def test_no_level_hides_what_an_analysis_found(msmemscope, program, option, warn
     words = [*([option] if option else []), "--analysis=leaks", "--steps=99"]
     run = msmemscope(*words, "--", *program("leaky_steps", "--steps=12"), env=QUIET).check()
     assert "====== ERROR: Detected memory leaks on device 0 ======\n" in run.stderr
-    assert re.search(r"^leak: .* per step ", run.stderr, re.MULTILINE) and "\nDirect Pytorch Caching memory pool leak of " in run.stderr
+    assert re.search(r"^LEAK on NPU \d+: .* per step, ", run.stderr, re.MULTILINE) and "\nDirect Pytorch Caching memory pool leak of " in run.stderr
     assert "====== SUMMARY: " in run.stderr
     assert (NEVER in run.stderr.splitlines()) == warns
     assert ("msmemscope: running as root" in run.stderr) == (warns and os.geteuid() == 0)
@@ -218,14 +218,12 @@ def test_the_summary_is_one_screen(msmemscope, program):
     run = msmemscope("--call-stack=c:20", "--", *program("many_devices", 2), env=QUIET).check()
     lines = run.stderr.splitlines()
     assert len(lines) <= 24 and run.stdout == ""
-    for place in ("device 0   HAL ", "device 1   HAL ", "cpu        HOST_PINNED "):
-        [line] = [line for line in lines if line.startswith(f"  {place}")]
-        assert re.search(r"peak [\d.]+ \w+, at the end [\d.]+ \w+ in \d+ blocks?", line)
-    [files] = [line.removeprefix("Files: ") for line in lines if line.startswith("Files: ")]
-    assert Path(files).resolve() == run.project().path
-    [following] = [line for line in lines if line.startswith("Next: ")]
-    words = following.removeprefix("Next: msmemscope ").split()
-    assert "many_devices" in msmemscope(*words, output=False).check().stdout
+    for place in (r"PEAK of the driver \(HAL\) on NPU \d: ", r"NPU \d    driver \(HAL\) ", "the CPU  pinned host memory "):
+        [line] = [line for line in lines if re.match(place, line)]
+        assert re.search(r"(peak|:) [\d.]+ \w+.*[,;] at the end [\d.]+ \w+ in \d+ blocks?", line)
+    [files] = [re.fullmatch(r"Files: (.*) \(report\.html; more: msmemscope (info .*)\)", line) for line in lines if line.startswith("Files: ")]
+    assert Path(files[1]).resolve() == run.project().path
+    assert "many_devices" in msmemscope(*files[2].split(), output=False).check().stdout
 
 
 def test_of_many_processes_the_summary_stays_short(msmemscope, program):
@@ -233,11 +231,11 @@ def test_of_many_processes_the_summary_stays_short(msmemscope, program):
     run = msmemscope("--", "sh", "-c", f"for i in 1 2 3 4 5 6; do {target}; done", env=QUIET).check()
     lines = run.stderr.splitlines()
     assert len(lines) <= 25
-    [files] = [line.removeprefix("Files: ") for line in lines if line.startswith("Files: ")]
-    assert {Path(path).resolve() for path in glob.glob(files)} == {project.path for project in run.projects()}
-    assert Path(lines[-1].removeprefix("Next: msmemscope info ")).resolve() in [project.path for project in run.projects()]
+    [files] = [re.fullmatch(r"Files: (.*) \(report_\S+\.html; more: msmemscope (info .*)\)", line) for line in lines if line.startswith("Files: ")]
+    assert {Path(path).resolve() for path in glob.glob(files[1])} == {project.path for project in run.projects()}
+    assert msmemscope(*files[2].split(), output=False).check().stdout.count("many_devices (pid ") == 1
 
 
 def test_without_a_trace_nothing_is_offered(msmemscope, program):
     run = msmemscope("--no-keep-trace", "--", *program("many_devices", 1), env=QUIET).check()
-    assert "Next:" not in run.stderr and "trace.msc" not in tree(run.project())
+    assert "more: " not in run.stderr and "trace.msc" not in tree(run.project())

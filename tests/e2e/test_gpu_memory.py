@@ -50,7 +50,7 @@ def test_a_refused_request_of_the_pool_has_its_rows_and_a_verdict(gpu, msmemscop
     [verdict, *_] = msmemscope.info(run.project())["oom"]
     assert verdict["requested_bytes"] == -(-run.value("requested") // 512) * 512 and verdict["function"] == "CUDACachingAllocator"
     text = " ".join(run.stderr.split())
-    assert "Out of memory on GPU 0" in text and "kernel_0" not in text and "NPU" not in text
+    assert "OUT OF MEMORY on GPU 0" in text and "kernel_0" not in text and "NPU" not in text
 
 
 def test_the_cause_is_named_on_a_gpu(gpu, msmemscope, out, ooms):
@@ -76,7 +76,7 @@ def test_the_cause_is_named_where_the_pool_has_a_limit(gpu, msmemscope, out, oom
             wrong.append((cause, seed, verdict["cause"], verdict["why"]))
         text = " ".join(run.stderr.split())
         # A program that leaks beside the pool fills the device.
-        assert verdict["free_bytes"] < verdict["requested_bytes"] or "a limit of the pool holds" in text, (cause, seed, text)
+        assert verdict["free_bytes"] < verdict["requested_bytes"] or "the pool's own limit was reached" in text, (cause, seed, text)
     print(f"{ooms - len(wrong)} of {ooms} causes named, wrong: {wrong}")
     assert len(wrong) * 10 <= ooms, wrong
 
@@ -182,7 +182,7 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     assert last["unknown_bytes"] == 0
     assert device["over_time"][0]["used_bytes"] <= peak["used_bytes"]
     text = " ".join(run.stderr.split())
-    assert "GPU 0 at the peak of PTA: " in text and text.count("GPU 0 at") == 1
+    assert "GPU 0 then: " in text and "GPU 0 at" not in text and "PEAK of the PyTorch pool: " in text
     report = (run.project().path / "report.txt").read_text()
     assert "GPU 0 at the peak of PTA: " in report and "NCCL" in report.split("GPU 0 at its fullest: ")[1].splitlines()[0]
     over_time = report.split("GPU 0 over time, in MiB:\n", 1)[1].splitlines()[1:]
@@ -251,7 +251,8 @@ def test_the_ledger_of_a_gpu_is_of_the_moment_of_the_peak_beside_it(gpu, msmemsc
     assert (then["used_bytes"], then["outside_bytes"], then["unknown_bytes"]) == ((300 + 50 + 192) * MIB, 0, 0), then
     assert (fullest["used_bytes"], fullest["pools"][0]["live_bytes"]) == ((300 + 50 + 292) * MIB, 64 * MIB)
     text = " ".join(run.stderr.split())
-    assert "GPU 0 at the peak of PTA: 542 MiB of 8.0 GiB used = PTA 192 MiB (23.0 MiB unused) + context 300 MiB + other processes 50.0 MiB" in text, text
+    assert "PEAK of the PyTorch pool: 169 MiB in use, 192 MiB reserved (" in text, text
+    assert "GPU 0 then: 0.5 of 8.0 GiB = PyTorch pool 192 MiB + context 300 + other processes 50 MiB" in text, text
 
 
 # All of the pool is in use when a request is refused; the program goes on with less.
@@ -279,4 +280,4 @@ def test_where_memory_ran_out_the_ledger_has_the_figures_of_the_verdict(gpu, msm
     assert pool["live_bytes"] in [held["live_bytes"] for held in verdict["pools"] if held["pool"] == "PTA"]
     assert (then["outside_bytes"], then["other_processes_bytes"], then["unknown_bytes"]) == (100 * MIB, 350 * MIB, 0), then
     text = " ".join(run.stderr.split())
-    assert "GPU 0 when memory ran out: 942 MiB of 1.0 GiB used = PTA 192 MiB + " in text and "GPU 0 at" not in text, text
+    assert "GPU 0 then: 0.9 of 1.0 GiB = PyTorch pool 192 MiB + " in text and "GPU 0 at" not in text, text

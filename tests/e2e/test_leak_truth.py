@@ -261,7 +261,7 @@ def test_a_graph_that_is_kept_is_a_leak(report):
     report = report("graph")
     lines = {line_of(RETAINED, "out = model("), line_of(RETAINED, "# its graph stays"), line_of(RETAINED, "total = total")}
     assert leaking_lines(report) and leaking_lines(report) <= lines, report
-    assert re.search(r"HOST on the host: \+\S+ KiB per step .*, rose in 29 of 29 steps", report), report
+    assert re.search(r"CPU tensors: \+\S+ KiB per step .*, rose in 29 of 29 steps", report), report
 
 
 def test_workers_of_a_loader_leak_nothing(msmemscope, python, tmp_path):

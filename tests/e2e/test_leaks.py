@@ -96,8 +96,8 @@ def gap_text(told):
         text += f"\t{'MinAlloc/MaxAlloc(%)':25}{'MinAllocMem(MB)':25}StepId\n"
         for name, (share, step, least_bytes) in (("MinGap", least), ("MaxGap", most)):
             text += f"{name}\t{100 * share:<25.4f}{least_bytes / MIB:<25.4f}{step}\n"
-        text += (f"Of the most that a step had in use, {100 * least[0]:.0f} % (step {least[1]}) to {100 * most[0]:.0f} % "
-                 f"(step {most[1]}) stayed in use all through it; the rest came and went.\n")
+        shown = sorted({f"{100 * share:.0f}" for share in (least[0], most[0])}, key=int)
+        text += f"{' to '.join(shown)} % of each step's peak stays allocated throughout the step.\n"
     return text
 
 
@@ -113,8 +113,8 @@ def test_leaks_are_reported_by_place_with_step_kernel_address_and_size(client):
     assert [block[4] for block in leaked] == list(range(2, 13)) and leaked[-1][5] == 78
     lines, last = section(report_of(said), 0)
     assert lines[1:] == direct_lines(leaked) and last == summary(leaked), lines
-    assert re.fullmatch(r"leak: PTA blocks of 16\.5 KiB on device 0  about 16\.5 KiB per step \(14\.\d to 18\.\d\), 11 blocks, "
-                        r"182 KiB since step 2\. Nothing of it was freed\. Device 0 is full in about [\d,]+ steps( \([^()]+\))?\.", lines[0])
+    assert re.fullmatch(r"leak: PTA blocks of 16\.5 KiB on NPU 0  about 16\.5 KiB per step \(14\.\d to 18\.\d\), 11 blocks, "
+                        r"182 KiB since step 2\. Nothing of it was freed\. NPU 0 is full in about [\d,]+ steps( \([^()]+\))?\.", lines[0])
     lines, last = section(said.run.stderr, 0)
     assert [line for line in lines if line.startswith("Direct")] == direct_lines(leaked[:1]) and last == summary(leaked)
     assert "leak" not in said.run.stdout and "Gap" not in said.run.stdout, "stdout is the program's"
@@ -130,7 +130,7 @@ def test_what_cannot_be_told_is_suspected_and_listed_under_a_warning(client):
     suspected = story(said.process()).forgotten(ONCE, 1)
     assert [block[4] for block in suspected] == [3, 12]
     lines, last = section(report_of(said), 1, "WARNING: Suspected")
-    assert lines[0].startswith("suspect: PTA blocks of 96.0 KiB on device 1  grew in 2 of 10 steps, 2 blocks, 192 KiB. ")
+    assert lines[0].startswith("suspect: PTA blocks of 96.0 KiB on NPU 1  grew in 2 of 10 steps, 2 blocks, 192 KiB. ")
     assert lines[1:] == direct_lines(suspected) and last == summary(suspected, "may have leaked")
     assert "Detected memory leaks on device 1" not in report_of(said)
 
@@ -152,14 +152,14 @@ def test_a_training_without_leaks_is_told_so(client):
 
 def test_trends_of_pools_are_told(client):
     report = report_of(client("leaky_steps", "--steps=30"))
-    assert re.search(r"^PTA on device 0: \+16\.5 KiB per step \(.*\), rose in 29 of 29 steps; peak \S+ MiB, end \S+ MiB\. "
+    assert re.search(r"^The PyTorch pool \(PTA\) on NPU 0: \+16\.5 KiB per step \(.*\), rose in 29 of 29 steps; peak \S+ MiB, end \S+ MiB\. "
                      r"The leaks account for 100 % of it\.$", report, re.M), report
-    assert re.search(r"^HAL on device 1: steady; peak 256 MiB, end 256 MiB\.$", report, re.M), report
+    assert re.search(r"^The driver \(HAL\) on NPU 1: steady; peak 256 MiB, end 256 MiB\.$", report, re.M), report
 
 
 def test_a_leak_has_its_place_below_it(client):
     said = client("leaky_steps", "--steps=12", options=["--call-stack=c"])
-    assert re.search(r"^leak: .*forget_each_step \(.* -> take \(", said.run.stderr, re.M), said.run
+    assert re.search(r"^  \+\S+ KiB/step  .*forget_each_step \(.* -> take \(", said.run.stderr, re.M), said.run
     found = re.findall(r"^Direct (.*) leak .* at step (\d+)\.\n((?:    .*\n)+)", report_of(said), re.M)
     places = {(pool, step): re.findall(r"^    (\w+) \(", site, re.M) for pool, step, site in found}
     assert places[NAMES["PTA"], "2"][:2] == ["take", "forget_each_step"]
@@ -182,8 +182,8 @@ def test_thousands_of_leaks_are_one_line_on_the_screen_and_a_hundred_in_the_repo
 
 def test_what_a_pool_keeps_from_the_driver_is_no_leak_and_is_named(client):
     report = report_of(client("leaky_steps", "--steps=12"))
-    assert "Not judged: 3 blocks, 768 MiB of HAL on device 0; a framework's pool took it, and the pool is judged.\n" in report
-    assert "Not judged: 1 block, 256 MiB of HAL on device 1; a framework's pool took it, and the pool is judged.\n" in report
+    assert "Not judged: 3 blocks, 768 MiB of the driver (HAL) on NPU 0; a framework's pool took it, and the pool is judged.\n" in report
+    assert "Not judged: 1 block, 256 MiB of the driver (HAL) on NPU 1; a framework's pool took it, and the pool is judged.\n" in report
     assert not re.search(r"^Direct Hal memory leak .*\b256\.0", report, re.M)
 
 
@@ -206,7 +206,7 @@ def test_a_step_that_has_not_ended_is_not_judged(client):
     assert told.steps == 13 and told.ended == set(range(1, 13))
     lines, last = section(report_of(said), 0)
     assert lines[1:] == direct_lines(told.forgotten(EACH_STEP)) and last == summary(told.forgotten(EACH_STEP))
-    assert "Not judged: 1 block, 1.2 KiB of PTA on device 0; allocated after the last step ended.\n" in report_of(said)
+    assert "Not judged: 1 block, 1.2 KiB of the PyTorch pool (PTA) on NPU 0; they were allocated after the last step ended.\n" in report_of(said)
 
 
 def test_fluctuation_is_told_for_each_device_and_pool_from_the_second_step_on(client):
@@ -237,9 +237,9 @@ def test_memory_that_is_held_without_growing_is_listed(client):
     assert len(wanted) == 3
     report = report_of(said)
     for pool, address, size, device, step, kernel in wanted:
-        assert (f"kept: {pool} blocks of {size / MIB:.1f} MiB on device {device}  1 block, {size / MIB:.1f} MiB, and does not grow "
+        assert (f"kept: {pool} blocks of {size / MIB:.1f} MiB on NPU {device}  1 block, {size / MIB:.1f} MiB, and does not grow "
                 f"after the first step.\n  {size / MIB:.1f} MiB at 0x{address:x} in kernel_{kernel} at step {step}\n") in report
-    assert re.search(r"^kept: HAL blocks of 3\.0 MiB on device 2  1 block, 3\.0 MiB, made in step 4; nothing in the 8 steps since",
+    assert re.search(r"^kept: HAL blocks of 3\.0 MiB on NPU 2  1 block, 3\.0 MiB, made in step 4; nothing in the 8 steps since",
                      report, re.M)
 
 

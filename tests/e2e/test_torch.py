@@ -212,8 +212,8 @@ def test_bytes_of_each_class_add_up_to_what_was_in_use(torch, msmemscope):
     assert sum(owner["peak_bytes"] for owner in host["owners"]) == host["peak_bytes"] == max(used)
     assert sum(owner["live_bytes"] for owner in host["owners"]) == host["live_bytes"] == used[-1]
     peak = {owner["owner"]: owner["peak_bytes"] for owner in host["owners"]}
-    for name in ("weight", "gradient", "optimizer_state"):
-        assert peak[f"HOST@model@{name}"] > 0 and f"HOST@model@{name}\n" in run.stderr
+    for name, words in (("weight", "weights"), ("gradient", "gradients"), ("optimizer_state", "optimizer state")):
+        assert peak[f"HOST@model@{name}"] > 0 and f" %  {words}\n" in run.stderr, run
     assert peak["HOST@model@weight"] == peak["HOST@model@gradient"] == run.value("weights")
 
 

@@ -261,8 +261,8 @@ static void steps_before_the_second_leak_nothing(void **state)
 	assert_int_equal(leaked(p, found), 1);
 	assert_int_equal(found[0], 0x4000);
 	assert_non_null(strstr(told(p),
-			       "Not judged: 1 block, 8 B of PTA on device 0; allocated after the "
-			       "last step ended.\n"));
+			       "Not judged: 1 block, 8 B of the PyTorch pool (PTA) on NPU 0; they "
+			       "were allocated after the last step ended.\n"));
 }
 
 static void what_a_later_step_frees_is_no_leak(void **state)
@@ -353,9 +353,9 @@ static void all_memory_is_judged_but_a_pools_cache(void **state)
 	assert_non_null(strstr(told(p), "Direct Pinned host memory leak of "));
 	assert_non_null(strstr(told(p), "Suspected memory leaks on device cpu ======\n"));
 	assert_null(strstr(told(p), "at 0x1000 in"));
-	assert_non_null(strstr(told(p),
-			       "Not judged: 1 block, 8.0 KiB of HAL on device 0; a framework's "
-			       "pool took it, and the pool is judged.\n"));
+	assert_non_null(strstr(
+		told(p), "Not judged: 1 block, 8.0 KiB of the driver (HAL) on NPU 0; a framework's "
+			 "pool took it, and the pool is judged.\n"));
 }
 
 /* Windows of the API, deferred mode: only what a window shows is judged, with all frees. */
@@ -398,7 +398,7 @@ static void a_leak_knows_how_many_kernels_came_before_it(void **state)
 	play(p, SESSION_LEAKS);
 	assert_non_null(strstr(
 		told(p), "====== WARNING: Suspected memory leaks on device 0 ======\n"
-			 "suspect: PTA blocks of 1.0 MiB on device 0  grew in 1 of 1 steps, 1 "
+			 "suspect: PTA blocks of 1.0 MiB on NPU 0  grew in 1 of 1 steps, 1 "
 			 "block, 1.0 MiB. Too short to tell a leak from a cache that fills: run "
 			 "10 steps or more.\n"
 			 "Direct Pytorch Caching memory pool leak of 1.000000 Mb(s) at "
@@ -448,7 +448,7 @@ static void what_each_step_leaves_to_the_next_is_no_leak(void **state)
 	assert_int_equal(leaked(p, found), 1);
 	assert_int_equal(found[0], 0x9000);
 	assert_non_null(strstr(told(p),
-			       "kept: PTA blocks of 512 B on device 0  1 block, 512 B, and does "
+			       "kept: PTA blocks of 512 B on NPU 0  1 block, 512 B, and does "
 			       "not grow after the first step.\n"));
 }
 
@@ -565,25 +565,25 @@ static void what_stays_and_does_not_grow_is_kept(void **state)
 	play(p, SESSION_LEAKS);
 	assert_non_null(strstr(
 		told(p),
-		"kept: PTA blocks of 3.0 MiB on device 0  1 block, 3.0 MiB, made in step 3; "
+		"kept: PTA blocks of 3.0 MiB on NPU 0  1 block, 3.0 MiB, made in step 3; "
 		"nothing in "
 		"the 9 steps since (if it grows again, then by less than 341 KiB per step).\n"
 		"  3.0 MiB at 0x3000 in kernel_0 at step 3\n"
-		"kept: PTA blocks of 2.0 MiB on device 0  1 block, 2.0 MiB, and does not grow "
+		"kept: PTA blocks of 2.0 MiB on NPU 0  1 block, 2.0 MiB, and does not grow "
 		"after the "
 		"first step.\n"
 		"  2.0 MiB at 0x2000 in kernel_0 at step 1\n"
-		"kept: PTA blocks of 1.0 MiB on device 0  1 block, 1.0 MiB, and does not grow "
+		"kept: PTA blocks of 1.0 MiB on NPU 0  1 block, 1.0 MiB, and does not grow "
 		"after the "
 		"first step.\n"
 		"  1.0 MiB at 0x1000 in kernel_0 at step 0\n"));
 	assert_non_null(strstr(
 		told(p),
 		"====== ERROR: Detected memory leaks on device 0 ======\n"
-		"leak: PTA blocks of 512 B on device 0  about 512.0 B per step (460.8 to 563.2), "
+		"leak: PTA blocks of 512 B on NPU 0  about 512.0 B per step (460.8 to 563.2), "
 		"11 blocks, 5.5 KiB since step 2. Nothing of it was freed.\n"
 		"Direct Pytorch Caching memory pool leak of 0.000488 Mb(s) at 0x20000 in "));
-	assert_non_null(strstr(told(p), "PTA on device 0: about +"));
+	assert_non_null(strstr(told(p), "The PyTorch pool (PTA) on NPU 0: about +"));
 }
 
 /* ---- owners ---- */

@@ -2,7 +2,9 @@
 /* The screen at the end of a run: never more than it may have, whatever the processes did, and the worst first. */
 #include "sink/screen.h"
 
+#include "base/vendors.h"
 #include "cli/conditions.h"
+#include "findings/say.h"
 #include "unit.h"
 
 #define PLACES 40
@@ -24,42 +26,77 @@ static const char *const names[] = {
 	"\xff\xfe broken \xe8\xae",
 };
 
+static struct findings *found_in(struct digest *digest)
+{
+	if (digest->own == NULL) {
+		digest->own = calloc(1, sizeof(*digest->own));
+		assert_non_null(digest->own);
+		digest->own->judgement =
+			(struct findings_judgement){.asked = true, .judged = true, .first_step = 2};
+		digest->own->judgement.last_step = 40;
+		digest->own->vendor = VENDOR_CUDA;
+		digest->found = digest->own;
+	}
+	return digest->own;
+}
+
 static void add_places(struct digest *digest, uint32_t devices, unsigned int count)
 {
+	struct findings *found = found_in(digest);
 	unsigned int i;
 
-	digest->places = calloc(count + 1, sizeof(*digest->places));
-	digest->devices = calloc(devices + 1, sizeof(*digest->devices));
-	assert_non_null(digest->places);
-	assert_non_null(digest->devices);
 	for (i = 0; i < count; i++) {
 		bool leaks = i < count / 2;
-		char where[300], sentence[600];
+		struct finding_place *place = FINDINGS_ADD(found, place);
+		char name[300];
 
-		(void)snprintf(where, sizeof(where), "\xe6\xa8\xa1\xe5\x9e\x8b_%u.py:%u %0*d", i, i,
+		(void)snprintf(name, sizeof(name), "\xe6\xa8\xa1\xe5\x9e\x8b_%u.py:%u %0*d", i, i,
 			       (int)(i * 5 % 200 + 1), 7);
-		(void)snprintf(sentence, sizeof(sentence), "%s  1.0 MiB per step (0.9 to 1.1)",
-			       where);
-		digest->places[digest->place_count++] = (struct digest_place){
-			.verdict = leaks ? DIGEST_LEAK : DIGEST_SUSPECT,
-			.pool = POOL_pta,
-			.device = i % devices,
-			.growth_bytes = 1e6 * (count - i),
-			.where = copy(where),
-			.sentence = copy(sentence),
-			.direct =
-				leaks ? copy("Direct Pytorch Caching memory pool leak of 1.000000 "
-					     "Mb(s) at 0x120000d24200 in kernel_3 at step 2.")
-				      : NULL};
-		if (leaks && i < devices)
-			digest->devices[digest->device_count++] =
-				(struct digest_device){.device = i, .bytes = 1 << 20};
-		if (leaks)
-			digest->devices[i % devices].places++;
+		assert_non_null(place);
+		*place = (struct finding_place){.verdict = leaks ? GROWTH_LEAK : GROWTH_SUSPECT,
+						.reason = leaks ? GROWTH_STAYS : GROWTH_TOO_SHORT,
+						.pool = POOL_pta,
+						.device = i % devices,
+						.name = findings_text(found, name),
+						.owner = "",
+						.bytes_per_step = 1e6 * (count - i),
+						.usual_age = -1,
+						.overdue_blocks = 2 * i + 1,
+						.leaked_blocks = leaks ? 2 * i + 1 : 0,
+						.leaked_bytes = leaks ? 1 << 20 : 0,
+						.listed_bytes = 1 << 20,
+						.first_step = 2,
+						.stack = 1,
+						.examples = {FINDINGS_COUNT(found, block), 1}};
+		assert_non_null(FINDINGS_ADD(found, block));
 	}
-	digest->leak_places = count / 2;
-	digest->suspect_places = count - count / 2;
+	found->judgement.leaks = count / 2;
+	found->judgement.suspects = count - count / 2;
+	found->judgement.clean = count == 0;
 	digest->verdict = count > 1 ? DIGEST_LEAK : DIGEST_FINE;
+}
+
+static void add_peak(struct digest *digest, unsigned int holders)
+{
+	struct findings *found = found_in(digest);
+	struct finding_peak *peak = FINDINGS_ADD(found, peak);
+	unsigned int i;
+
+	assert_non_null(peak);
+	*peak = (struct finding_peak){.pool = POOL_pta,
+				      .bytes = 1 << 30,
+				      .reserved_bytes = UINT64_C(5) << 28,
+				      .places = {FINDINGS_COUNT(found, holder), holders}};
+	for (i = 0; i < holders; i++) {
+		struct finding_holder *holder = FINDINGS_ADD(found, holder);
+
+		assert_non_null(holder);
+		*holder = (struct finding_holder){.bytes = (1 << 28) >> i,
+						  .percent = 25.0 / (i + 1),
+						  .owner = "",
+						  .site = names[1],
+						  .place = names[1]};
+	}
 }
 
 static void add_lines(struct strbuf *text, unsigned int lines, const char *what)
@@ -86,17 +123,12 @@ static void make(struct digest *out, unsigned int number, unsigned int size)
 		out->pools[out->pool_count++] = (struct digest_pool){
 			.pool = POOL_hal, .device = i, .peak_bytes = UINT64_MAX >> i};
 	add_places(out, 1 + size % 8, size % 2 == 0 ? size : 0);
-	if (size % 5 == 0) {
-		out->peak = (struct digest_peak){.pool = POOL_pta, .bytes = 1 << 30, .more = size};
-		for (i = 0; i < DIGEST_PEAK; i++)
-			out->peak.holders[out->peak.holder_count++] =
-				(struct digest_holder){.where = copy(names[1]), .bytes = 1 << 28};
-	}
-	add_lines(&out->oom, size % 7 == 0 ? size : 0, "Out of memory");
-	add_lines(&out->judged, size % 4, "Judged");
-	add_lines(&out->trends, size % 3, "PTA");
+	if (size % 5 == 0)
+		add_peak(out, size);
+	add_lines(&out->oom, size % 7 == 0 ? size : 0, "OUT OF MEMORY");
+	add_lines(&out->not_judged, size % 4 == 3, "Leaks are not judged");
 	add_lines(&out->gaps, size, "Gap");
-	add_lines(&out->tables, size % 11 == 0 ? size : 0, "owner");
+	add_lines(&out->inefficient, size % 11 == 0 ? size : 0, "owner");
 	add_lines(&out->losses, size % 3 == 1 ? size : 0, "Not recorded:");
 	add_lines(&out->watched, size % 13 == 0 ? 4 : 0, "Watched:");
 	out->project = copy("results/msmemscope_1000_20260101000000_ascend");
@@ -111,8 +143,7 @@ static unsigned int check_rows(const char *text)
 		size_t columns = screen_columns(text);
 
 		assert_non_null(strchr(text, '\n'));
-		if (strncmp(text, "Files: ", 7) != 0 && strncmp(text, "Next: ", 6) != 0 &&
-		    strncmp(text, "msmemscope: ", 12) != 0)
+		if (strncmp(text, "Files: ", 7) != 0 && strncmp(text, "msmemscope: ", 12) != 0)
 			assert_in_range(columns, 0, SCREEN_COLUMNS);
 		rows += columns == 0
 				? 1
@@ -134,7 +165,8 @@ static void any_run_fits(void **state)
 			struct strbuf text = {0};
 			struct screen screen = {.digests = digests,
 						.count = counts[c],
-						.offers_info = true,
+						.more = "results",
+						.colours = false,
 						.above = size % 10 == 7 ? size : 0,
 						.before = size % 9 == 0 ? "msmemscope: one\n" : "",
 						.findings_only = size % 6 == 5};
@@ -164,7 +196,7 @@ static void a_long_path_counts_as_the_rows_it_takes(void **state)
 	strbuf_addf(&path, "/%0300d", 1);
 	free(digest.project);
 	digest.project = copy(strbuf_str(&path));
-	screen.offers_info = true;
+	screen.more = "results";
 	screen_text(&screen, &text);
 	assert_non_null(strstr(strbuf_str(&text), strbuf_str(&path)));
 	assert_in_range(check_rows(strbuf_str(&text)), 2, SCREEN_ROWS);
@@ -186,10 +218,10 @@ static void the_worst_comes_first_and_a_shared_place_once(void **state)
 		digests[i] = (struct digest){.pid = 100 + (uint32_t)i, .rank = (int64_t)i};
 		digests[i].name = copy("train.py");
 		add_places(&digests[i], 1, 2);
-		digests[i].places[0].growth_bytes = i == 5 ? 3 << 20 : 1 << 20;
+		FINDINGS(digests[i].own, place)[0].bytes_per_step = i == 5 ? 3 << 20 : 1 << 20;
 	}
 	digests[6].verdict = DIGEST_OOM;
-	add_lines(&digests[6].oom, 1, "Out of memory:");
+	add_lines(&digests[6].oom, 1, "OUT OF MEMORY:");
 	screen_text(&screen, &text);
 	at = strstr(strbuf_str(&text), "\n     6       106");
 	assert_non_null(at);
@@ -197,8 +229,8 @@ static void the_worst_comes_first_and_a_shared_place_once(void **state)
 	assert_true(at < strstr(strbuf_str(&text), "\n     5       105"));
 	assert_true(strstr(strbuf_str(&text), "\n     5       105") <
 		    strstr(strbuf_str(&text), "\n     0       100"));
-	assert_non_null(
-		strstr(strbuf_str(&text), "leak in 8 of 8 processes: 1.0 MiB to 3.0 MiB per step"));
+	assert_non_null(strstr(strbuf_str(&text),
+			       "LEAK in 8 of 8 processes: +1.0 MiB to +3.0 MiB per step"));
 	assert_non_null(strstr(strbuf_str(&text), "Worst: train.py (pid 106, rank 6)"));
 	strbuf_fini(&text);
 	for (i = 0; i < 8; i++)
@@ -212,7 +244,7 @@ static void quiet_shows_problems_and_nothing_else(void **state)
 	struct strbuf text = {0};
 	(void)state;
 
-	strbuf_add_str(&digest.judged, "No leak was found in steps 2 to 9.\n");
+	found_in(&digest)->judgement.clean = true;
 	screen_text(&screen, &text);
 	assert_int_equal(text.length, 0);
 	add_places(&digest, 1, 2);
@@ -238,13 +270,129 @@ static void lines_are_cut_by_columns_not_bytes(void **state)
 	strbuf_fini(&out);
 }
 
+/* Colours are those of what a part means, whatever its words are. */
 static void colour_changes_no_text(void **state)
 {
-	struct strbuf out = {0};
+	struct digest digest = {.pid = 1, .rank = -1};
+	struct screen screen = {.digests = &digest, .count = 1};
+	struct strbuf plain = {0}, coloured = {0}, without = {0};
+	const char *at;
 	(void)state;
 
-	screen_colour("leak: a\nplain\n", &out);
-	assert_string_equal(strbuf_str(&out), "\033[31mleak: a\033[0m\nplain\n");
+	add_places(&digest, 1, 2);
+	screen_text(&screen, &plain);
+	screen.colours = true;
+	screen_text(&screen, &coloured);
+	for (at = strbuf_str(&coloured); *at != '\0'; at++) {
+		if (*at == '\033')
+			at = strchr(at, 'm');
+		else
+			strbuf_add_char(&without, *at);
+	}
+	assert_string_equal(strbuf_str(&without), strbuf_str(&plain));
+	assert_non_null(strstr(strbuf_str(&coloured), "\033[1;31mLEAK on GPU 0: "));
+	assert_non_null(strstr(strbuf_str(&coloured), "\033[33mSUSPECT on GPU 0: "));
+	strbuf_fini(&plain);
+	strbuf_fini(&coloured);
+	strbuf_fini(&without);
+	digest_fini(&digest);
+}
+
+/* The pool that people work in; what it took from the driver is not listed as somebody's, however large it is. */
+static void the_peak_is_that_of_the_pool_people_work_in(void **state)
+{
+	struct digest digest = {.pid = 1, .rank = -1};
+	struct screen screen = {.digests = &digest, .count = 1};
+	struct strbuf text = {0};
+	(void)state;
+
+	add_peak(&digest, 7);
+	add_peak(&digest, 3);
+	FINDINGS(digest.own, peak)[0].pool = POOL_hal;
+	FINDINGS(digest.own, peak)[0].bytes = UINT64_C(8) << 30;
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text),
+			       "PEAK of the PyTorch pool: 1.0 GiB in use, 1.2 GiB reserved ("));
+	assert_null(strstr(strbuf_str(&text), "PEAK of the CUDA driver"));
+	strbuf_reset(&text);
+	FINDINGS(digest.own, peak)[1].device = 1;
+	FINDINGS(digest.own, peak)[1].pool = POOL_host_pinned;
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "PEAK of the CUDA driver: 8.0 GiB ("));
+	strbuf_fini(&text);
+	digest_fini(&digest);
+}
+
+/* A part that has no room is left out whole and named; no line counts lines. */
+static void what_has_no_room_is_left_out_whole_and_named(void **state)
+{
+	struct digest digest = {.pid = 1, .rank = -1};
+	struct screen screen = {.digests = &digest, .count = 1};
+	struct strbuf text = {0};
+	(void)state;
+
+	add_places(&digest, 1, 12);
+	add_peak(&digest, 12);
+	add_lines(&digest.gaps, 6, "Gap");
+	add_lines(&digest.inefficient, 9, "waste");
+	screen_text(&screen, &text);
+	assert_in_range(check_rows(strbuf_str(&text)), 15, SCREEN_ROWS);
+	assert_null(strstr(strbuf_str(&text), "Gap"));
+	assert_null(strstr(strbuf_str(&text), "more line"));
+	assert_non_null(strstr(strbuf_str(&text), "\nAlso in the report: "));
+	assert_non_null(strstr(strbuf_str(&text), "gap analysis\n"));
+	strbuf_fini(&text);
+	digest_fini(&digest);
+}
+
+/* The worst device has the lines of the original; the others are counted. */
+static void leaks_of_many_devices_are_one_table(void **state)
+{
+	struct digest digest = {.pid = 1, .rank = -1};
+	struct screen screen = {.digests = &digest, .count = 1};
+	struct strbuf text = {0};
+	(void)state;
+
+	add_places(&digest, 8, 16);
+	found_in(&digest)->vendor = VENDOR_ASCEND;
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "\nLEAK on 8 devices: +"));
+	assert_non_null(strstr(strbuf_str(&text), "  NPU 7  +"));
+	assert_non_null(strstr(strbuf_str(&text),
+			       "\n====== ERROR: Detected memory leaks on device 0 ======\n"));
+	assert_null(strstr(strbuf_str(&text), "leaks on device 1"));
+	assert_non_null(strstr(strbuf_str(&text), "\n... 7 more devices in report.txt\n"));
+	assert_in_range(check_rows(strbuf_str(&text)), 12, SCREEN_ROWS);
+	strbuf_fini(&text);
+	digest_fini(&digest);
+}
+
+static void figures_are_said_in_words(void **state)
+{
+	struct strbuf out = {0};
+	struct say_sum sum = {.out = &out};
+	(void)state;
+
+	say_about(&out, 40573);
+	strbuf_add_str(&out, " | ");
+	say_duration(&out, 5580);
+	strbuf_add_str(&out, " | ");
+	say_part(&out, UINT64_C(430) << 20, UINT64_C(140) << 30);
+	strbuf_add_str(&out, " | ");
+	say_part(&out, 0, UINT64_C(140) << 30);
+	strbuf_add_str(&out, " | ");
+	say_part(&out, 4096, UINT64_C(140) << 30);
+	strbuf_add_str(&out, " | ");
+	say_sum_add(&sum, "PyTorch pool", UINT64_C(340) << 20);
+	say_sum_add(&sum, "cuBLAS", UINT64_C(130) << 20);
+	say_sum_add(&sum, "graphs", 0);
+	say_sum_add(&sum, "context", UINT64_C(539) << 20);
+	say_sum_add(&sum, "other processes", UINT64_C(2) << 30);
+	say_sum_end(&sum);
+	assert_string_equal(
+		strbuf_str(&out),
+		"40,600 | 93 min | 0.4 of 140 GiB | 0 of 140 GiB | 4.0 KiB of 140 GiB"
+		" | PyTorch pool 340 MiB + cuBLAS 130 + context 539 MiB + other processes 2.0 GiB");
 	strbuf_fini(&out);
 }
 
@@ -278,6 +426,7 @@ static void conditions_are_met_by_what_was_found(void **state)
 	struct digest digest = {.pid = 7, .rank = -1};
 	struct digest_pool pool = {
 		.pool = POOL_pta, .peak_bytes = 100, .judged = true, .growth_bytes = 10};
+	struct findings found = {0};
 	struct strbuf why = {0};
 	(void)state;
 
@@ -294,10 +443,11 @@ static void conditions_are_met_by_what_was_found(void **state)
 		conditions_met(&(struct option_conditions){.growth_bytes = 10}, &digest, 1, &why));
 	assert_true(
 		conditions_met(&(struct option_conditions){.growth_bytes = 9}, &digest, 1, &why));
-	digest.suspect_places = 1;
+	digest.found = &found;
+	found.judgement.suspects = 1;
 	assert_false(conditions_met(&(struct option_conditions){.leak = true}, &digest, 1, &why));
 	assert_true(conditions_met(&(struct option_conditions){.suspect = true}, &digest, 1, &why));
-	digest.leak_places = digest.oom_count = 1;
+	found.judgement.leaks = digest.oom_count = 1;
 	assert_true(conditions_met(&(struct option_conditions){.leak = true}, &digest, 1, &why));
 	assert_true(conditions_met(&(struct option_conditions){.oom = true}, &digest, 1, &why));
 	strbuf_fini(&why);
@@ -312,6 +462,10 @@ int main(void)
 		cmocka_unit_test(quiet_shows_problems_and_nothing_else),
 		cmocka_unit_test(lines_are_cut_by_columns_not_bytes),
 		cmocka_unit_test(colour_changes_no_text),
+		cmocka_unit_test(the_peak_is_that_of_the_pool_people_work_in),
+		cmocka_unit_test(what_has_no_room_is_left_out_whole_and_named),
+		cmocka_unit_test(leaks_of_many_devices_are_one_table),
+		cmocka_unit_test(figures_are_said_in_words),
 		cmocka_unit_test(a_process_is_named_by_its_script),
 		cmocka_unit_test(conditions_are_met_by_what_was_found),
 	};

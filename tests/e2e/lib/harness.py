@@ -9,6 +9,7 @@ had printed. `start()` hands out the running process instead, for tests that kil
 """
 import json
 import os
+import re
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from pathlib import Path
 import rows
 
 TIMEOUT_S = 120
+
+# The first line of a screen.
+HEADLINE = re.compile(r"^\S.*\(pid \d+(?:, rank \d+)?\): [\d,]+ (?:event|step)s? in ", re.M)
 # Settings of the tool or of an Ascend installation must not leak in from the shell that runs the tests.
 FOREIGN = ("MSMEMSCOPE_", "MSLEAKS_", "ASCEND_", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_DEBUG")
 

@@ -72,7 +72,7 @@ def judge(ledger, bar=1.0, unsteady=()):
     told.append(f"over time: {len(ledger.device['over_time'])} moments, {len(late)} with more than {bar:g} % unknown"
                 + (f", the worst {max(map(unknown, late)):.1f} %" if late else ""))
     words = " ".join(ledger.done.stderr.split())
-    told.append("GPU 0 at the peak of" + words.partition("GPU 0 at the peak of")[2].partition(" Files: ")[0])
+    told.append("GPU 0 then:" + words.partition("GPU 0 then:")[2].partition(" Files: ")[0])
     print("\n".join("         " + line for line in told), flush=True)
     if wrong:
         raise AssertionError("; ".join(wrong))

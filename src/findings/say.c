@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "findings/say.h"
+
+#include "base/vendors.h"
+#include "replay/replay.h"
+
+static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+
+void say_number(struct strbuf *out, uint64_t number)
+{
+	if (number >= 1000) {
+		say_number(out, number / 1000);
+		strbuf_addf(out, ",%03u", (unsigned int)(number % 1000));
+	} else {
+		strbuf_add_u64(out, number);
+	}
+}
+
+void say_count(struct strbuf *out, uint64_t count, const char *noun)
+{
+	say_number(out, count);
+	strbuf_addf(out, " %s%s", noun, count == 1 ? "" : "s");
+}
+
+void say_about(struct strbuf *out, uint64_t number)
+{
+	uint64_t scale = 1;
+
+	while (number / scale >= 1000)
+		scale *= 10;
+	say_number(out,
+		   (number / scale + (number % scale >= (scale + 1) / 2 && scale > 1)) * scale);
+}
+
+void say_duration(struct strbuf *out, double seconds)
+{
+	if (seconds < 120)
+		strbuf_addf(out, "%.0f s", seconds);
+	else if (seconds < 2 * 3600)
+		strbuf_addf(out, "%.0f min", seconds / 60);
+	else if (seconds < 72 * 3600)
+		strbuf_addf(out, "%.0f h", seconds / 3600);
+	else
+		strbuf_addf(out, "%.0f days", seconds / 86400);
+}
+
+void say_seconds(struct strbuf *out, double seconds)
+{
+	if (seconds < 0.0995)
+		strbuf_addf(out, seconds < 0.00095 ? "%.1f ms" : "%.0f ms", seconds * 1000);
+	else if (seconds < 600)
+		strbuf_addf(out, "%.1f s", seconds);
+	else
+		say_duration(out, seconds);
+}
+
+void say_size(struct strbuf *out, double bytes)
+{
+	size_t unit = 0;
+
+	while (bytes >= 1024 && unit + 1 < MSCOPE_COUNT(units)) {
+		bytes /= 1024;
+		unit++;
+	}
+	strbuf_addf(out, bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+
+/* The unit that a size is shown in. */
+static size_t unit_of(uint64_t bytes)
+{
+	size_t unit = 0;
+
+	for (; bytes >= 1024 && unit + 1 < MSCOPE_COUNT(units); bytes /= 1024)
+		unit++;
+	return unit;
+}
+
+static double in_unit(uint64_t bytes, size_t unit)
+{
+	return (double)bytes / (double)(UINT64_C(1) << 10 * unit);
+}
+
+/* From `whole` on without a decimal. */
+static void add_in(struct strbuf *out, uint64_t bytes, size_t unit, double whole)
+{
+	double value = in_unit(bytes, unit);
+
+	strbuf_addf(out, value >= whole || unit == 0 || bytes == 0 ? "%.0f" : "%.1f", value);
+}
+
+void say_part(struct strbuf *out, uint64_t part, uint64_t whole)
+{
+	size_t unit = unit_of(whole);
+
+	if (part != 0 && in_unit(part, unit) < 0.1) {
+		strbuf_add_size(out, part);
+		strbuf_add_str(out, " of ");
+		strbuf_add_size(out, whole);
+		return;
+	}
+	add_in(out, part, unit, 100);
+	strbuf_add_str(out, " of ");
+	strbuf_add_size(out, whole);
+}
+
+static void end_unit(struct say_sum *sum)
+{
+	if (sum->pending)
+		strbuf_addf(sum->out, " %s", sum->unit);
+	sum->pending = false;
+}
+
+void say_sum_add(struct say_sum *sum, const char *name, uint64_t bytes)
+{
+	const char *unit = units[unit_of(bytes)];
+	bool same = sum->unit == unit;
+
+	if (bytes == 0)
+		return;
+	if (!same)
+		end_unit(sum);
+	strbuf_addf(sum->out, "%s%s ", sum->unit == NULL ? "" : " + ", name);
+	add_in(sum->out, bytes, unit_of(bytes), 10);
+	if (!same)
+		strbuf_addf(sum->out, " %s", unit);
+	sum->unit = unit;
+	sum->pending = same;
+}
+
+void say_sum_also(struct say_sum *sum, const char *before, uint64_t bytes, const char *after)
+{
+	end_unit(sum);
+	strbuf_add_str(sum->out, before);
+	if (units[unit_of(bytes)] == sum->unit)
+		add_in(sum->out, bytes, unit_of(bytes), 10);
+	else
+		strbuf_add_size(sum->out, bytes);
+	strbuf_add_str(sum->out, after);
+}
+
+void say_sum_end(struct say_sum *sum)
+{
+	end_unit(sum);
+}
+
+void say_device(struct strbuf *out, uint8_t vendor, uint32_t device)
+{
+	char text[16];
+
+	if (device == DEVICE_HOST) {
+		strbuf_add_str(out, "the CPU");
+	} else if (device == DEVICE_UNKNOWN) {
+		strbuf_add_str(out, "an unknown device");
+	} else {
+		device_text(device, text);
+		strbuf_addf(out, "%s %s",
+			    vendor == VENDOR_CUDA     ? "GPU"
+			    : vendor == VENDOR_ASCEND ? "NPU"
+						      : "device",
+			    text);
+	}
+}
+
+const char *say_pool(uint8_t vendor, uint8_t pool)
+{
+	bool cuda = vendor == VENDOR_CUDA;
+
+	switch (pool) {
+	case POOL_hal:
+		return cuda ? "CUDA driver" : "driver (HAL)";
+	case POOL_host_pinned:
+		return "pinned host memory";
+	case POOL_pta:
+		return cuda ? "PyTorch pool" : "PyTorch pool (PTA)";
+	case POOL_pta_workspace:
+		return "PyTorch workspace pool";
+	case POOL_atb:
+		return "ATB pool";
+	case POOL_mindspore:
+		return "MindSpore pool";
+	case POOL_host:
+		return "CPU tensors";
+	default:
+		return pool_event_type(pool);
+	}
+}
+
+void say_the_pool(struct strbuf *out, uint8_t vendor, uint8_t pool)
+{
+	strbuf_addf(out, "%s%s", pool == POOL_host || pool == POOL_host_pinned ? "" : "the ",
+		    say_pool(vendor, pool));
+}
+
+const char *say_class(uint32_t owner_class)
+{
+	switch (owner_class) {
+	case CLASS_temporary:
+		return "temporary tensors";
+	case CLASS_activation:
+		return "activations";
+	case CLASS_input:
+		return "inputs";
+	case CLASS_state_dict:
+		return "state dict";
+	case CLASS_gradient:
+		return "gradients";
+	case CLASS_optimizer_state:
+		return "optimizer state";
+	case CLASS_attribute:
+		return "attributes";
+	case CLASS_buffer:
+		return "buffers";
+	case CLASS_kv_cache:
+		return "KV cache";
+	case CLASS_weight:
+		return "weights";
+	default:
+		return NULL;
+	}
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sink/screen_oom.h"
+
+#include <ctype.h>
+
+#include "findings/say.h"
+
+#define HOLDERS	  5u
+#define LIBRARIES 3u
+
+/* ---- out of memory ---- */
+
+static void add_head(const struct findings *found, const struct finding_oom *oom,
+		     struct strbuf *out)
+{
+	strbuf_add_str(out, "OUT OF MEMORY on ");
+	say_device(out, found->vendor, oom->device);
+	if (oom->step != 0)
+		strbuf_addf(out, ", step %llu", (unsigned long long)oom->step);
+	strbuf_add_str(out, ": ");
+	strbuf_add_size(out, oom->requested_bytes);
+	strbuf_add_str(out, " asked for");
+	if (oom->free_bytes != UINT64_MAX && oom->total_bytes != UINT64_MAX) {
+		strbuf_add_str(out, ", ");
+		say_part(out, oom->free_bytes, oom->total_bytes);
+		strbuf_add_str(out, " free");
+	}
+	strbuf_add_char(out, '\n');
+	if (oom->place[0] != '\0')
+		strbuf_addf(out, "  at %s\n", oom->place);
+}
+
+/* Appends a sentence that starts in lower case. */
+static void add_sentence(const char *sentence, struct strbuf *out)
+{
+	if (sentence[0] != '\0')
+		strbuf_addf(out, "%c%s", toupper((unsigned char)sentence[0]), sentence + 1);
+}
+
+static void add_cause(const struct findings *found, const struct finding_oom *oom,
+		      struct strbuf *out)
+{
+	const struct finding_oom_place *growing =
+		oom->growing.count == 0 ? NULL : &FINDINGS(found, oom_place)[oom->growing.first];
+
+	strbuf_addf(out, "Cause: %s. ", oom_cause_text(oom->cause));
+	if (growing != NULL && oom->bytes_per_step != 0) {
+		strbuf_addf(out, "%s keeps ", growing->place);
+		strbuf_add_size(out, oom->bytes_per_step);
+		strbuf_add_str(out, " more with every step.\n");
+	} else {
+		add_sentence(oom->why, out);
+		strbuf_add_str(out, ".\n");
+	}
+	if (oom->limited)
+		strbuf_add_str(out,
+			       oom->device == DEVICE_HOST
+				       ? "The machine had free memory; a limit of the process was "
+					 "reached (ulimit -v).\n"
+				       : "The device had free memory; the pool's own limit was "
+					 "reached (set_per_process_memory_fraction).\n");
+	if (growing != NULL)
+		strbuf_addf(out, "Try: free, detach or bound what %s keeps.\n", growing->place);
+	else
+		strbuf_addf(out, "Try: %s.\n", oom->try);
+}
+
+/* Memory of frameworks' pools was recorded: what these took from the driver is theirs. */
+static bool is_pooled(const struct findings *found, const struct finding_oom *oom)
+{
+	size_t i;
+
+	for (i = 0; i < oom->pools.count; i++) {
+		if (!pool_is_driver(FINDINGS(found, oom_pool)[oom->pools.first + i].pool))
+			return true;
+	}
+	return false;
+}
+
+/* What was held: pools, what lies beside them, other processes. */
+static void add_moment(const struct findings *found, const struct finding_oom *oom,
+		       struct strbuf *out)
+{
+	struct say_sum sum = {.out = out};
+	bool pooled = is_pooled(found, oom);
+	size_t i;
+
+	strbuf_add_str(out, "At that moment: ");
+	for (i = 0; i < oom->pools.count; i++) {
+		const struct finding_oom_pool *pool =
+			&FINDINGS(found, oom_pool)[oom->pools.first + i];
+
+		if (pool_is_driver(pool->pool) && pooled)
+			continue;
+		say_sum_add(&sum, say_pool(found->vendor, pool->pool), pool->live_bytes);
+		if (pool->live_bytes != 0 && pool->reserved_bytes > pool->live_bytes)
+			say_sum_also(&sum, " in use, ", pool->reserved_bytes, " reserved");
+	}
+	if (pooled && oom->outside_pool_bytes != UINT64_MAX)
+		say_sum_add(&sum, "outside the pool", oom->outside_pool_bytes);
+	if (oom->other_processes_bytes != UINT64_MAX)
+		say_sum_add(&sum, "other processes and the driver", oom->other_processes_bytes);
+	if (sum.unit == NULL)
+		strbuf_add_str(out, "nothing that was recorded");
+	say_sum_end(&sum);
+	strbuf_add_char(out, '\n');
+}
+
+static void add_holders(const struct findings *found, const struct finding_oom *oom,
+			struct strbuf *out)
+{
+	bool pooled = is_pooled(found, oom);
+	uint64_t all = 0;
+	size_t i, shown = 0;
+
+	for (i = 0; i < oom->pools.count; i++) {
+		const struct finding_oom_pool *pool =
+			&FINDINGS(found, oom_pool)[oom->pools.first + i];
+
+		all += pool_is_driver(pool->pool) && pooled ? 0 : pool->live_bytes;
+	}
+	for (i = 0; i < oom->places.count && shown < HOLDERS; i++) {
+		const struct finding_oom_place *holder =
+			&FINDINGS(found, oom_place)[oom->places.first + i];
+		struct strbuf size = {0};
+
+		if (pool_is_driver(holder->pool) && pooled)
+			continue;
+		strbuf_add_size(&size, holder->bytes);
+		strbuf_addf(out, "%10s %3.0f %%  %s\n", strbuf_str(&size),
+			    all == 0 ? 0 : 100.0 * (double)holder->bytes / (double)all,
+			    holder->place);
+		strbuf_fini(&size);
+		shown++;
+	}
+}
+
+void screen_oom(const struct findings *found, const struct finding_oom *oom, size_t earlier,
+		struct strbuf *out)
+{
+	add_head(found, oom, out);
+	add_cause(found, oom, out);
+	add_moment(found, oom, out);
+	add_holders(found, oom, out);
+	if (earlier == 1)
+		strbuf_add_str(out, "One earlier out-of-memory error: see report.txt.\n");
+	else if (earlier > 1)
+		strbuf_addf(out, "%zu earlier out-of-memory errors: see report.txt.\n", earlier);
+}
+
+/* ---- the whole device ---- */
+
+void screen_device(const struct device_account *account, const struct device_view *then,
+		   struct strbuf *out)
+{
+	static const char *const names[PARTS_OF_DEVICE] = {
+		[PART_OUTSIDE] = "other driver memory",
+		[PART_KEPT] = "kept by the driver's pools",
+		[PART_CONTEXT] = "context",
+		[PART_CODE] = "kernels",
+		[PART_GRAPH] = "graphs",
+		[PART_OTHERS] = "other processes",
+		[PART_UNKNOWN] = "unknown",
+	};
+	uint64_t left = then->moment.parts[PART_OUTSIDE];
+	struct say_sum sum = {.out = out};
+	size_t i;
+
+	say_device(out, account->vendor, account->device);
+	strbuf_add_str(out, then->when == DEVICE_FULLEST ? " at its fullest: " : " then: ");
+	if (account->total_bytes != 0)
+		say_part(out, then->moment.used_bytes, account->total_bytes);
+	else
+		strbuf_add_size(out, then->moment.used_bytes);
+	strbuf_add_str(out, " = ");
+	for (i = 0; i < then->pool_count; i++)
+		say_sum_add(&sum, say_pool(account->vendor, (uint8_t)then->pools[i].pool),
+			    then->pools[i].reserved_bytes);
+	for (i = 0; i < then->library_count && i < LIBRARIES; i++) {
+		const struct device_library *library = &then->libraries[i];
+		uint64_t bytes = library->bytes < left ? library->bytes : left;
+
+		if (library->name[0] == '\0')
+			continue;
+		say_sum_add(&sum, library->name, bytes);
+		left -= bytes;
+	}
+	say_sum_add(&sum, names[PART_OUTSIDE], left);
+	for (i = PART_KEPT; i < PARTS_OF_DEVICE; i++)
+		say_sum_add(&sum, names[i], then->moment.parts[i]);
+	say_sum_end(&sum);
+	strbuf_add_char(out, '\n');
+}

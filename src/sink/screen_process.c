@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One process on a screen: what ran, verdicts, what was asked for, the peak, the device, notes, files, the lines of the original.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "findings/say.h"
+#include "sink/screen_page.h"
+
+#define HOLDER_COLUMNS 19u /* size and share before a call site */
+#define HOLDERS_LEAST  5u
+#define CLASSES	       16u
+#define NOTES	       2u
+#define NOTE_ROWS      3u
+
+/* What a part is worth: of those that do not fit the least goes first. */
+enum worth {
+	WORTH_GAPS = 10,
+	WORTH_POOLS = 15,
+	WORTH_DEVICE = 30,
+	WORTH_NOTES = 40,
+	WORTH_PEAK = 50,
+	WORTH_ASKED = 60,
+};
+
+/* ---- what ran ---- */
+
+void screen_who(const struct digest *digest, struct strbuf *out)
+{
+	screen_cut(digest->name == NULL ? "?" : digest->name, 40, out);
+	strbuf_addf(out, " (pid %u", digest->pid);
+	if (digest->rank >= 0)
+		strbuf_addf(out, ", rank %lld", (long long)digest->rank);
+	strbuf_add_char(out, ')');
+}
+
+static void add_devices(const struct digest *digest, struct strbuf *out)
+{
+	uint8_t vendor = digest->found == NULL ? 0 : digest->found->vendor;
+	const struct digest_device *first = digest->devices;
+	struct strbuf name = {0};
+	size_t i, alike = 0;
+
+	if (digest->pool_count == 0)
+		return;
+	strbuf_add_str(out, " on ");
+	for (i = 0; i < digest->device_count; i++)
+		alike += digest->devices[i].total_bytes == first->total_bytes;
+	say_device(&name, vendor, digest->device_count == 0 ? DEVICE_HOST : first->device);
+	if (digest->device_count > 1)
+		strbuf_addf(out, "%zu %.*ss", digest->device_count,
+			    (int)strcspn(strbuf_str(&name), " "), strbuf_str(&name));
+	else
+		strbuf_add_str(out, strbuf_str(&name));
+	if (digest->device_count > 0 && alike == digest->device_count && first->total_bytes != 0) {
+		strbuf_add_str(out, " (");
+		strbuf_add_size(out, first->total_bytes);
+		strbuf_add_str(out, digest->device_count > 1 ? " each)" : ")");
+	}
+	strbuf_fini(&name);
+}
+
+void page_head(struct page *page, const struct digest *digest, const char *before)
+{
+	struct part *part = page_add(page, PAGE_STAYS, NULL);
+	struct strbuf *out = &part->text;
+
+	part->severity = SEVERITY_TITLE;
+	strbuf_add_str(out, before);
+	screen_who(digest, out);
+	strbuf_add_str(out, ": ");
+	say_count(out, digest->steps > 0 ? digest->steps : digest->events,
+		  digest->steps > 0 ? "step" : "event");
+	strbuf_add_str(out, " in ");
+	say_seconds(out, digest->seconds);
+	add_devices(digest, out);
+	if (digest->deferred)
+		strbuf_add_str(out, ", deferred: collection was never started");
+	if (digest->signal != NULL)
+		strbuf_addf(out, ", killed by %s", digest->signal);
+	strbuf_add_char(out, '\n');
+}
+
+/* ---- the peak ---- */
+
+/* The pool that people work in comes first; what a pool took from the driver is the pool's, and is not listed as somebody's. */
+static int work_rank(const struct findings *found, const struct finding_peak *peak)
+{
+	size_t i;
+
+	switch (peak->pool) {
+	case POOL_pta:
+	case POOL_mindspore:
+	case POOL_atb:
+		return 0;
+	case POOL_hal:
+		for (i = 0; i < FINDINGS_COUNT(found, peak); i++) {
+			const struct finding_peak *other = &FINDINGS(found, peak)[i];
+
+			if (other->device == peak->device && other != peak &&
+			    work_rank(found, other) == 0)
+				return 3;
+		}
+		return 1;
+	case POOL_host:
+		return 1;
+	default:
+		return 2;
+	}
+}
+
+const struct finding_peak *screen_peak(const struct findings *found)
+{
+	const struct finding_peak *best = NULL;
+	size_t i;
+
+	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, peak); i++) {
+		const struct finding_peak *peak = &FINDINGS(found, peak)[i];
+
+		if (peak->bytes == 0 || peak->places.count == 0)
+			continue;
+		if (best == NULL || work_rank(found, peak) < work_rank(found, best))
+			best = peak;
+	}
+	return best;
+}
+
+static void add_end(const struct digest *digest, const struct finding_peak *peak,
+		    struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 0; i < digest->pool_count; i++) {
+		const struct digest_pool *pool = &digest->pools[i];
+
+		if (pool->pool != peak->pool || pool->device != peak->device)
+			continue;
+		strbuf_add_str(out, "; at the end ");
+		strbuf_add_size(out, pool->end_bytes);
+		if (pool->end_blocks > 0) {
+			strbuf_add_str(out, " in ");
+			say_count(out, pool->end_blocks, "block");
+		}
+	}
+}
+
+/* "325 MiB in use, 340 MiB reserved (step 40, 5.4 s)". */
+static void add_peak_figures(const struct finding_peak *peak, struct strbuf *out)
+{
+	strbuf_add_size(out, peak->bytes);
+	if (peak->pool != POOL_host && peak->reserved_bytes > peak->bytes) {
+		strbuf_add_str(out, " in use, ");
+		strbuf_add_size(out, peak->reserved_bytes);
+		strbuf_add_str(out, " reserved");
+	}
+	strbuf_add_str(out, " (");
+	if (peak->step > 0)
+		strbuf_addf(out, "step %llu, ", (unsigned long long)peak->step);
+	else
+		strbuf_add_str(out, "at ");
+	say_seconds(out, (double)peak->after_ns / 1e9);
+	strbuf_add_char(out, ')');
+}
+
+static void add_holder(const struct finding_holder *holder, bool owner, struct strbuf *out)
+{
+	const char *class = say_class((uint32_t)holder->owner_class);
+	struct strbuf size = {0}, name = {0};
+
+	strbuf_add_str(&name, holder->site);
+	if (owner && (class != NULL || holder->owner[0] != '\0'))
+		strbuf_addf(&name, "  (%s)", class != NULL ? class : holder->owner);
+	strbuf_add_size(&size, holder->bytes);
+	strbuf_addf(out, "%10s  %3.0f %%  ", strbuf_str(&size), holder->percent);
+	screen_cut_middle(strbuf_str(&name), SCREEN_COLUMNS - HOLDER_COLUMNS, out);
+	strbuf_add_char(out, '\n');
+	strbuf_fini(&size);
+	strbuf_fini(&name);
+}
+
+static void page_peak(struct page *page, const struct digest *digest, size_t holders)
+{
+	const struct findings *found = digest->found;
+	const struct finding_peak *peak = screen_peak(found);
+	struct part *part = page_add(page, WORTH_PEAK, "call sites at the peak");
+	struct strbuf *out = &part->text, head = {0}, end = {0};
+	size_t i;
+
+	if (peak == NULL)
+		return;
+	part->apart = true;
+	part->severity = SEVERITY_TITLE;
+	strbuf_add_str(&head, "PEAK of ");
+	say_the_pool(&head, found->vendor, peak->pool);
+	if (digest->device_count > 1) {
+		strbuf_add_str(&head, " on ");
+		say_device(&head, found->vendor, peak->device);
+	}
+	strbuf_add_str(&head, ": ");
+	add_peak_figures(peak, &head);
+	add_end(digest, peak, &end);
+	strbuf_add_str(out, strbuf_str(&head));
+	if (screen_columns(strbuf_str(&head)) + screen_columns(strbuf_str(&end)) <= SCREEN_COLUMNS)
+		strbuf_add_str(out, strbuf_str(&end));
+	strbuf_add_char(out, '\n');
+	/* One more than there is room for is shown instead of a line that counts it. */
+	holders = peak->places.count == holders + 1 ? holders + 1 : holders;
+	for (i = 0; i < peak->places.count && i < holders; i++)
+		add_holder(&FINDINGS(found, holder)[peak->places.first + i], true, out);
+	if (peak->places.count > i) {
+		strbuf_add_str(out, "  ... ");
+		say_count(out, peak->places.count - i, "more call site");
+		strbuf_add_str(out, " in report.txt\n");
+	}
+	strbuf_fini(&head);
+	strbuf_fini(&end);
+}
+
+/* ---- what was asked for ---- */
+
+struct class_sum {
+	const char *name;
+	uint64_t bytes;
+};
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct class_sum *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static void add_to_class(struct class_sum *sums, size_t *count, const char *name, uint64_t bytes)
+{
+	size_t i;
+
+	for (i = 0; i < *count && strcmp(sums[i].name, name) != 0; i++)
+		;
+	/* What has no room counts as other. */
+	if (i == CLASSES)
+		i = 0;
+	else if (i == *count)
+		sums[(*count)++].name = name;
+	sums[i].bytes += bytes;
+}
+
+static void page_classes(struct page *page, const struct digest *digest)
+{
+	const struct findings *found = digest->found;
+	const struct finding_peak *peak = screen_peak(found);
+	struct class_sum sums[CLASSES] = {{.name = "other"}};
+	struct part *part = page_add(page, WORTH_ASKED, "memory by class");
+	size_t i, count = 1;
+
+	if (!digest->decomposed || peak == NULL)
+		return;
+	part->apart = true;
+	part->severity = SEVERITY_TITLE;
+	for (i = 0; i < peak->places.count; i++) {
+		const struct finding_holder *holder =
+			&FINDINGS(found, holder)[peak->places.first + i];
+		const char *class = say_class((uint32_t)holder->owner_class);
+
+		class = class == NULL ? holder->owner : class;
+		add_to_class(sums, &count, class[0] == '\0' ? "other" : class, holder->bytes);
+	}
+	qsort(sums, count, sizeof(*sums), by_bytes);
+	strbuf_add_str(&part->text, "Memory of ");
+	say_device(&part->text, found->vendor, peak->device);
+	strbuf_add_str(&part->text, " by class at the peak (");
+	strbuf_add_size(&part->text, peak->bytes);
+	if (peak->step > 0)
+		strbuf_addf(&part->text, ", step %llu", (unsigned long long)peak->step);
+	strbuf_add_str(&part->text, ")\n");
+	for (i = 0; i < count; i++) {
+		struct strbuf size = {0};
+
+		if (sums[i].bytes == 0)
+			continue;
+		strbuf_add_size(&size, sums[i].bytes);
+		strbuf_addf(&part->text, "%10s  %3.0f %%  %s\n", strbuf_str(&size),
+			    100.0 * (double)sums[i].bytes / (double)peak->bytes, sums[i].name);
+		strbuf_fini(&size);
+	}
+}
+
+static void page_watched(struct page *page, const struct digest *digest)
+{
+	struct part *part =
+		page_add(page, digest->overwritten ? PAGE_STAYS : WORTH_ASKED, "watched memory");
+
+	part->apart = true;
+	part->severity = digest->overwritten ? SEVERITY_ERROR : SEVERITY_NONE;
+	screen_wrap(strbuf_str(&digest->watched), digest->overwritten ? 4 : 2, &part->text);
+}
+
+static void page_asked(struct page *page, const struct digest *digest)
+{
+	struct part *part;
+
+	page_classes(page, digest);
+	part = page_add(page, WORTH_ASKED - 1, "inefficient memory");
+	part->apart = true;
+	strbuf_add_str(&part->text, strbuf_str(&digest->inefficient));
+	if (!digest->overwritten)
+		page_watched(page, digest);
+}
+
+/* ---- pools and devices ---- */
+
+static int by_number(const void *a, const void *b)
+{
+	const struct digest_pool *x = *(const struct digest_pool *const *)a,
+				 *y = *(const struct digest_pool *const *)b;
+
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return (int)x->pool - (int)y->pool;
+}
+
+/* Pools beside the one whose peak is shown; the largest, by number of device. */
+static void page_pools(struct page *page, const struct digest *digest, size_t most)
+{
+	const struct finding_peak *peak = screen_peak(digest->found);
+	uint8_t vendor = digest->found == NULL ? 0 : digest->found->vendor;
+	struct part *part = page_add(page, WORTH_POOLS, "pools of each device");
+	const struct digest_pool **pools = calloc(digest->pool_count + 1, sizeof(*pools));
+	size_t i, count = 0, more = 0;
+
+	for (i = 0; pools != NULL && i < digest->pool_count; i++) {
+		const struct digest_pool *pool = &digest->pools[i];
+
+		if (peak != NULL && peak->pool == pool->pool && peak->device == pool->device)
+			continue;
+		if (count < most)
+			pools[count++] = pool;
+		else
+			more++;
+	}
+	if (count > 1)
+		qsort(pools, count, sizeof(*pools), by_number);
+	for (i = 0; i < count; i++) {
+		struct strbuf device = {0};
+
+		say_device(&device, vendor, pools[i]->device);
+		strbuf_addf(&part->text, "%-7s  %-18s  peak ", strbuf_str(&device),
+			    say_pool(vendor, pools[i]->pool));
+		strbuf_fini(&device);
+		strbuf_add_size(&part->text, pools[i]->peak_bytes);
+		strbuf_add_str(&part->text, ", at the end ");
+		strbuf_add_size(&part->text, pools[i]->end_bytes);
+		strbuf_add_str(&part->text, " in ");
+		say_count(&part->text, pools[i]->end_blocks, "block");
+		strbuf_add_char(&part->text, '\n');
+	}
+	if (more > 0)
+		strbuf_addf(&part->text, "... %zu more %s in report.txt\n", more,
+			    more == 1 ? "pool" : "pools");
+	free(pools);
+}
+
+/* ---- notes ---- */
+
+/* Appends the next line of a text, broken at most to NOTE_ROWS rows; NULL at its end. */
+static const char *add_note(const char *line, struct strbuf *out)
+{
+	size_t length = strcspn(line, "\n");
+	struct strbuf one = {0};
+
+	strbuf_add(&one, line, length);
+	strbuf_add_char(&one, '\n');
+	screen_wrap(strbuf_str(&one), NOTE_ROWS, out);
+	strbuf_fini(&one);
+	line += length + (line[length] == '\n');
+	return *line == '\0' ? NULL : line;
+}
+
+static void add_unjudged(const struct digest *digest, struct strbuf *notes)
+{
+	const struct findings *found = digest->found;
+	size_t i;
+
+	if (found == NULL || !found->judgement.judged ||
+	    found->judgement.leaks + found->judgement.suspects == 0)
+		return;
+	for (i = 0; i < FINDINGS_COUNT(found, unjudged); i++) {
+		const struct finding_unjudged *unjudged = &FINDINGS(found, unjudged)[i];
+
+		if (unjudged->reason == LEAKS_POOL_CACHE || unjudged->reason == LEAKS_AFTER_LAST)
+			continue;
+		unjudged_sentence(found, unjudged, notes);
+		strbuf_add_char(notes, '\n');
+	}
+}
+
+/* Those that change what to believe, the gravest first. */
+static void page_notes(struct page *page, const struct digest *digest)
+{
+	struct part *part = page_add(page, WORTH_NOTES, "notes");
+	struct strbuf notes = {0};
+	const char *line;
+	size_t shown = 0;
+
+	strbuf_add_str(&notes, strbuf_str(&digest->losses));
+	add_unjudged(digest, &notes);
+	if (digest->windowed)
+		strbuf_add_str(&notes, "The end is the stop() of the last window.\n");
+	if (digest->automatic)
+		strbuf_add_str(&notes, digest->snapshot
+					       ? "Steps are rounds of the same call sites; the "
+						 "snapshot marks none.\n"
+					       : "Steps are those of the optimizer; the program "
+						 "marks none.\n");
+	part->severity = digest->losses.length > 0 ? SEVERITY_WARNING : SEVERITY_NONE;
+	for (line = strbuf_str(&notes); line != NULL && *line != '\0' && shown < NOTES; shown++)
+		line = add_note(line, &part->text);
+	strbuf_fini(&notes);
+}
+
+static void add_lines(struct page *page, enum worth worth, const char *name, unsigned int rows,
+		      const struct strbuf *lines)
+{
+	screen_wrap(strbuf_str(lines), rows, &page_add(page, worth, name)->text);
+}
+
+void page_process(struct page *page, const struct screen *screen, const struct digest *digest,
+		  const struct room *room, bool alone)
+{
+	struct part *part;
+
+	if (digest->oom_asked || !screen->findings_only) {
+		part = page_add(page, PAGE_STAYS, NULL);
+		part->apart = true;
+		part->severity = SEVERITY_ERROR;
+		screen_wrap(strbuf_str(&digest->oom), 2, &part->text);
+	}
+	/* Memory that was overwritten is what the user looks for. */
+	if (digest->overwritten)
+		page_watched(page, digest);
+	page_verdicts(page, digest, room);
+	page_asked(page, digest);
+	if (!screen->findings_only) {
+		/* Where memory ran out, what was held then has been said. */
+		if (digest->oom_count == 0)
+			page_peak(page, digest, room->holders);
+		page_pools(page, digest, alone ? room->pools : 0);
+		add_lines(page, WORTH_DEVICE, "memory of each GPU", 2, &digest->devices_held);
+		page_notes(page, digest);
+	}
+}

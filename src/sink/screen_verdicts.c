@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Verdicts on a screen: leaks by device, growth that no call site explains, suspects, or what was checked and is in order.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/leaks.h"
+#include "base/whole.h"
+#include "findings/say.h"
+#include "sink/project.h"
+#include "sink/screen_page.h"
+
+#define MIB	    1048576.0
+#define DEVICE_ROWS 16u
+#define NAME_LEAST  24u /* columns */
+#define SHORT_STEPS 20u /* below this a rate is "about" */
+#define FEW_STEPS   10u
+#define EXPLAINED   0.9 /* of a pool's growth: enough to say nothing of the rest */
+
+/* The leaks of one device. */
+struct leaking {
+	uint32_t device;
+	double bytes_per_step;
+	uint64_t bytes, blocks, first_step;
+	size_t sites;
+	const struct finding_place *worst;
+};
+
+struct leaks_by_device {
+	struct leaking *all; /* worst first */
+	size_t count, sites;
+	double bytes_per_step;
+	uint64_t bytes, first_step;
+};
+
+static int worst_first(const void *a, const void *b)
+{
+	const struct leaking *x = a, *y = b;
+
+	if (x->bytes_per_step != y->bytes_per_step) /* same figures, same sums */
+		return x->bytes_per_step > y->bytes_per_step ? -1 : 1;
+	return x->device < y->device ? -1 : 1;
+}
+
+static void add_leak(struct leaks_by_device *leaks, const struct finding_place *place)
+{
+	struct leaking *to;
+	size_t i;
+
+	for (i = 0; i < leaks->count && leaks->all[i].device != place->device; i++)
+		;
+	to = &leaks->all[i];
+	if (i == leaks->count) {
+		leaks->count++;
+		*to = (struct leaking){
+			.device = place->device, .first_step = place->first_step, .worst = place};
+	}
+	to->bytes_per_step += place->bytes_per_step;
+	to->bytes += place->leaked_bytes;
+	to->blocks += place->leaked_blocks;
+	to->sites++;
+	if (place->first_step < to->first_step)
+		to->first_step = place->first_step;
+	leaks->sites++;
+	leaks->bytes_per_step += place->bytes_per_step;
+	leaks->bytes += place->leaked_bytes;
+	if (leaks->first_step == 0 || place->first_step < leaks->first_step)
+		leaks->first_step = place->first_step;
+}
+
+static void find_leaks(const struct findings *found, bool small, struct leaks_by_device *out)
+{
+	size_t i, count = FINDINGS_COUNT(found, place);
+
+	*out = (struct leaks_by_device){.all = calloc(count + 1, sizeof(*out->all))};
+	for (i = 0; out->all != NULL && i < count; i++) {
+		if (FINDINGS(found, place)[i].verdict == GROWTH_LEAK &&
+		    FINDINGS(found, place)[i].small == small)
+			add_leak(out, &FINDINGS(found, place)[i]);
+	}
+	if (out->count > 1)
+		qsort(out->all, out->count, sizeof(*out->all), worst_first);
+}
+
+/* ---- lists of call sites ---- */
+
+struct site_row {
+	struct strbuf left, name, right;
+};
+
+struct site_rows {
+	struct site_row all[DEVICE_ROWS];
+	size_t count;
+};
+
+static void widest(size_t *width, const struct strbuf *text)
+{
+	size_t columns = screen_columns(strbuf_str(text));
+
+	if (columns > *width)
+		*width = columns;
+}
+
+/* Three columns; a name that has no room loses its middle. */
+static void add_rows(struct site_rows *rows, struct strbuf *out)
+{
+	size_t left = 0, name = 0, right = 0, room, i;
+
+	for (i = 0; i < rows->count; i++) {
+		widest(&left, &rows->all[i].left);
+		widest(&name, &rows->all[i].name);
+		widest(&right, &rows->all[i].right);
+	}
+	/* Names are worth more than what is known of them. */
+	if (left + name + right + 7 > SCREEN_COLUMNS) {
+		for (i = 0, right = 0; i < rows->count; i++) {
+			struct strbuf *known = &rows->all[i].right;
+
+			known->length = strcspn(strbuf_str(known), ",;");
+			if (known->data != NULL)
+				known->data[known->length] = '\0';
+			widest(&right, known);
+		}
+	}
+	room = SCREEN_COLUMNS - 7 > left + right ? SCREEN_COLUMNS - 7 - left - right : 0;
+	room = room < NAME_LEAST ? NAME_LEAST : room;
+	name = name < room ? name : room;
+	for (i = 0; i < rows->count; i++) {
+		struct site_row *row = &rows->all[i];
+		struct strbuf cut = {0};
+
+		screen_cut_middle(strbuf_str(&row->name), name, &cut);
+		strbuf_addf(out, "  %*s%s  %s",
+			    (int)(left - screen_columns(strbuf_str(&row->left))), "",
+			    strbuf_str(&row->left), strbuf_str(&cut));
+		if (row->right.length > 0)
+			strbuf_addf(out, "%*s   %s", (int)(name - screen_columns(strbuf_str(&cut))),
+				    "", strbuf_str(&row->right));
+		strbuf_add_char(out, '\n');
+		strbuf_fini(&cut);
+		strbuf_fini(&row->left);
+		strbuf_fini(&row->name);
+		strbuf_fini(&row->right);
+	}
+	rows->count = 0;
+}
+
+/* Without a stack the blocks of a pool have one name. */
+static void add_name(const struct findings *found, const struct finding_place *place,
+		     struct strbuf *out)
+{
+	if (place->stack != 0 || place->by_handles || place->size_max == 0) {
+		strbuf_add_str(out, place->name);
+		return;
+	}
+	strbuf_add_str(out, "blocks of ");
+	strbuf_add_size(out, place->size_min);
+	if (place->size_max != place->size_min) {
+		strbuf_add_str(out, " to ");
+		strbuf_add_size(out, place->size_max);
+	}
+	strbuf_add_str(out, " in ");
+	say_the_pool(out, found->vendor, place->pool);
+}
+
+static void leak_row(const struct findings *found, const struct finding_place *place,
+		     struct site_rows *rows)
+{
+	struct site_row *row = &rows->all[rows->count++];
+
+	*row = (struct site_row){0};
+	rate_words(found, place->bytes_per_step, &row->left);
+	strbuf_addf(&row->left, "/%s", found->judgement.by_time ? "s" : "step");
+	add_name(found, place, &row->name);
+	place_brief(found, place, &row->right);
+}
+
+/* What keeps the blocks of a call site, and the cure. */
+static void add_keeper(const struct findings *found, const struct finding_place *place,
+		       struct strbuf *out)
+{
+	struct strbuf lines = {0};
+
+	keeper_lines(found, place, "  ", &lines);
+	screen_wrap(strbuf_str(&lines), 3, out);
+	strbuf_fini(&lines);
+}
+
+/* ---- leaks ---- */
+
+static void add_checked(const struct findings *found, struct strbuf *out)
+{
+	const struct findings_judgement *judgement = &found->judgement;
+
+	say_count(out, judgement->leaks + judgement->suspects + judgement->kept, "call site");
+	if (!judgement->by_time) {
+		strbuf_add_str(out, " checked; step 1 counts as warm-up.");
+		return;
+	}
+	strbuf_addf(out, " checked. No step is marked: growth is judged over %u parts of ",
+		    judgement->last_step);
+	say_seconds(out, judgement->step_seconds);
+	strbuf_add_char(out, '.');
+}
+
+/* A last line of a list, which may take two. */
+static void add_last(const struct strbuf *line, struct strbuf *out)
+{
+	struct strbuf whole_line = {0};
+
+	strbuf_addf(&whole_line, "  %s\n", strbuf_str(line));
+	screen_wrap(strbuf_str(&whole_line), 2, out);
+	strbuf_fini(&whole_line);
+}
+
+/* "+3.6 MiB per step, 136 MiB since step 2". */
+static void add_growth(const struct findings *found, double rate, uint64_t bytes, uint64_t since,
+		       struct strbuf *out)
+{
+	strbuf_add_str(out, found->judgement.last_step < SHORT_STEPS ? "about " : "");
+	rate_words(found, rate, out);
+	strbuf_addf(out, " per %s", rate_unit(found));
+	if (bytes == 0)
+		return;
+	strbuf_add_str(out, ", ");
+	strbuf_add_size(out, bytes);
+	if (found->judgement.by_time)
+		strbuf_add_str(out, " in all");
+	else
+		strbuf_addf(out, " since step %llu", (unsigned long long)since);
+}
+
+static void add_explained(const struct findings *found, const struct finding_place *worst,
+			  struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
+		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
+
+		if (trend->pool == worst->pool && trend->device == worst->device &&
+		    trend->trend != GROWTH_KEPT && trend->explained > 0)
+			strbuf_addf(out, "These account for %.0f %% of %s growth. ",
+				    100 * trend->explained,
+				    worst->pool == POOL_host || pool_is_driver(worst->pool)
+					    ? "the"
+					    : "the pool's");
+	}
+}
+
+static void one_device(const struct digest *digest, const struct leaking *leaking, size_t sites,
+		       bool brief, struct strbuf *out)
+{
+	const struct findings *found = digest->found;
+	struct site_rows rows = {.count = 0};
+	struct strbuf line = {0}, when = {0};
+	double rest = leaking->bytes_per_step;
+	size_t i, shown = 0;
+
+	strbuf_add_str(&line, leaking->worst->small ? "SMALL LEAK on " : "LEAK on ");
+	say_device(&line, found->vendor, leaking->device);
+	strbuf_add_str(&line, ": ");
+	add_growth(found, leaking->bytes_per_step, leaking->bytes, leaking->first_step, &line);
+	/* Where memory ran out, the device was full. A small leak never fills it. */
+	if (digest->oom_count == 0 && !leaking->worst->small &&
+	    full_words(found, leaking->worst, &when))
+		strbuf_addf(&line, "; %s", strbuf_str(&when));
+	strbuf_addf(out, "%s\n", strbuf_str(&line));
+	for (i = 0; i < FINDINGS_COUNT(found, place) && shown < sites; i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+
+		if (place->verdict != GROWTH_LEAK || place->device != leaking->device ||
+		    place->small != leaking->worst->small)
+			continue;
+		leak_row(found, place, &rows);
+		rest -= place->bytes_per_step;
+		shown++;
+	}
+	add_rows(&rows, out);
+	if (!brief)
+		add_keeper(found, leaking->worst, out);
+	if (leaking->sites > shown && !brief) {
+		strbuf_add_str(out, "  ... ");
+		say_count(out, leaking->sites - shown, "more call site");
+		strbuf_add_str(out, ", ");
+		rate_words(found, rest > 0 ? rest : 0, out);
+		strbuf_addf(out, " per %s; see report.txt\n", rate_unit(found));
+	}
+	strbuf_reset(&line);
+	add_explained(found, leaking->worst, &line);
+	add_checked(found, &line);
+	if (!brief)
+		add_last(&line, out);
+	strbuf_fini(&line);
+	strbuf_fini(&when);
+}
+
+/* One line for each device. */
+static void many_devices(const struct findings *found, const struct leaks_by_device *leaks,
+			 struct strbuf *out)
+{
+	struct site_rows rows = {.count = 0};
+	struct strbuf line = {0};
+	size_t i;
+
+	strbuf_addf(out, "%s on %zu devices: ", leaks->all[0].worst->small ? "SMALL LEAK" : "LEAK",
+		    leaks->count);
+	add_growth(found, leaks->bytes_per_step, leaks->bytes, leaks->first_step, out);
+	strbuf_add_char(out, '\n');
+	for (i = 0; i < leaks->count && i < DEVICE_ROWS; i++) {
+		const struct leaking *leaking = &leaks->all[i];
+		struct site_row *row = &rows.all[rows.count++];
+
+		*row = (struct site_row){0};
+		say_device(&row->left, found->vendor, leaking->device);
+		strbuf_add_str(&row->left, "  ");
+		rate_words(found, leaking->bytes_per_step, &row->left);
+		strbuf_addf(&row->left, "/%s", found->judgement.by_time ? "s" : "step");
+		add_name(found, leaking->worst, &row->name);
+		if (leaking->sites > 1)
+			strbuf_addf(&row->right, "and %zu more", leaking->sites - 1);
+		else
+			place_brief(found, leaking->worst, &row->right);
+	}
+	add_rows(&rows, out);
+	if (leaks->count > i)
+		strbuf_addf(out, "  ... %zu more devices in report.txt\n", leaks->count - i);
+	add_checked(found, &line);
+	add_last(&line, out);
+	strbuf_fini(&line);
+}
+
+/* Small ones take a device a thousand million steps to fill. */
+static void page_leaks(struct page *page, const struct digest *digest, bool small, size_t sites,
+		       bool brief)
+{
+	const struct findings *found = digest->found;
+	struct leaks_by_device leaks;
+	struct part *part;
+
+	find_leaks(found, small, &leaks);
+	if (leaks.count > 0) {
+		part = page_add(page, small ? 65 : PAGE_STAYS, small ? "small leaks" : NULL);
+		part->apart = true;
+		part->severity = small ? SEVERITY_WARNING : SEVERITY_ERROR;
+		if (leaks.count == 1)
+			one_device(digest, &leaks.all[0], sites, brief, &part->text);
+		else
+			many_devices(found, &leaks, &part->text);
+	}
+	free(leaks.all);
+}
+
+/* ---- growth that no call site explains ---- */
+
+static void page_growth(struct page *page, const struct findings *found)
+{
+	const struct findings_judgement *judgement = &found->judgement;
+	struct part *part = page_add(page, 90, "growth of pools");
+	size_t i;
+
+	part->apart = judgement->leaks == 0;
+	part->severity = SEVERITY_WARNING;
+	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
+		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
+
+		/* Where call sites are suspected, a pool that may be growing says no more. */
+		if (trend->trend == GROWTH_KEPT || trend->explained >= EXPLAINED ||
+		    (trend->trend == GROWTH_SUSPECT && judgement->leaks + judgement->suspects > 0))
+			continue;
+		strbuf_add_str(&part->text,
+			       trend->trend == GROWTH_LEAK ? "GROWTH of " : "POSSIBLE GROWTH of ");
+		pool_words(found, trend->pool, trend->device, &part->text);
+		strbuf_add_str(&part->text, ": ");
+		add_growth(found, trend->bytes_per_step, 0, 0, &part->text);
+		strbuf_addf(&part->text, " in %llu of %llu %ss", (unsigned long long)trend->rises,
+			    (unsigned long long)trend->steps, step_word(found));
+		if (trend->explained > 0)
+			strbuf_addf(&part->text, "; the leaks account for %.0f %% of it.\n",
+				    100 * trend->explained);
+		else
+			strbuf_add_str(&part->text, judgement->suspects > 0
+							    ? "; no call site is known to leak.\n"
+							    : "; no call site explains it.\n");
+	}
+}
+
+/* ---- suspects ---- */
+
+static void suspect_head(const struct findings *found, uint64_t count, uint64_t bytes,
+			 uint32_t device, bool several, struct strbuf *out)
+{
+	const struct findings_judgement *judgement = &found->judgement;
+
+	strbuf_add_str(out, "SUSPECT on ");
+	if (several)
+		strbuf_add_str(out, "several devices");
+	else
+		say_device(out, found->vendor, device);
+	strbuf_add_str(out, ": ");
+	say_count(out, count, "call site");
+	strbuf_add_str(out, " kept ");
+	strbuf_add_size(out, bytes);
+	if (judgement->by_time)
+		strbuf_add_str(out, "; mark steps to tell a leak from a start\n");
+	else if (judgement->last_step < FEW_STEPS)
+		strbuf_addf(out, "; %u steps are too few to tell: run %u or more\n",
+			    judgement->last_step, FEW_STEPS);
+	else
+		strbuf_add_str(out, "; run longer to tell a leak from a cache\n");
+}
+
+/* What a suspect kept; what the driver gave by handles has no blocks. */
+static uint64_t kept_bytes(const struct finding_place *place)
+{
+	return place->examples.count > 0 ? place->overdue_bytes + place->young_bytes : place->bytes;
+}
+
+/* Whether suspects are on more than one device. */
+static bool several_devices(const struct findings *found)
+{
+	const struct finding_place *first = NULL;
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+
+		if (place->verdict != GROWTH_SUSPECT)
+			continue;
+		if (first != NULL && first->device != place->device)
+			return true;
+		first = place;
+	}
+	return false;
+}
+
+static void page_suspects(struct page *page, const struct findings *found, size_t most)
+{
+	struct part *part = page_add(page, 80, "suspects");
+	struct site_rows rows = {.count = 0};
+	const struct finding_place *first = NULL;
+	struct strbuf line = {0};
+	uint64_t count = 0, bytes = 0;
+	bool several = several_devices(found);
+	size_t i, shown = 0;
+
+	part->apart = true;
+	part->severity = SEVERITY_WARNING;
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+		struct site_row *row = &rows.all[rows.count];
+
+		if (place->verdict != GROWTH_SUSPECT)
+			continue;
+		first = first == NULL ? place : first;
+		bytes += kept_bytes(place);
+		if (count++ >= most)
+			continue;
+		*row = (struct site_row){0};
+		strbuf_add_size(&row->left, kept_bytes(place));
+		add_name(found, place, &row->name);
+		if (several) {
+			strbuf_add_str(&row->name, " on ");
+			say_device(&row->name, found->vendor, place->device);
+		}
+		place_brief(found, place, &row->right);
+		rows.count++;
+		shown++;
+	}
+	if (count == 0)
+		return;
+	suspect_head(found, count, bytes, first->device, several, &part->text);
+	add_rows(&rows, &part->text);
+	add_keeper(found, first, &part->text);
+	if (count > shown) {
+		strbuf_add_str(&part->text, "  ... ");
+		say_count(&part->text, count - shown, "more suspect");
+		strbuf_add_str(&part->text, " in report.txt\n");
+	}
+	if (found->judgement.leaks > 0)
+		return;
+	add_checked(found, &line);
+	add_last(&line, &part->text);
+	strbuf_fini(&line);
+}
+
+/* ---- nothing was found ---- */
+
+static const struct finding_unjudged *first_unjudged(const struct findings *found)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, unjudged); i++) {
+		const struct finding_unjudged *unjudged = &FINDINGS(found, unjudged)[i];
+
+		if (unjudged->reason != LEAKS_POOL_CACHE && unjudged->reason != LEAKS_AFTER_LAST)
+			return unjudged;
+	}
+	return NULL;
+}
+
+static bool any_grows(const struct findings *found)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
+		if (FINDINGS(found, trend)[i].trend != GROWTH_KEPT)
+			return true;
+	}
+	return false;
+}
+
+static void add_span(const struct findings *found, struct strbuf *out)
+{
+	const struct findings_judgement *judgement = &found->judgement;
+
+	say_count(out, judgement->kept, "call site");
+	strbuf_add_str(out, " checked over ");
+	if (judgement->by_time) {
+		strbuf_addf(out, "%u equal parts of ", judgement->last_step);
+		say_seconds(out, judgement->step_seconds);
+		strbuf_add_str(out, " (no step is marked)");
+	} else if (judgement->first_step == judgement->last_step) {
+		strbuf_addf(out, "step %u", judgement->last_step);
+	} else {
+		strbuf_addf(out, "steps %u to %u", judgement->first_step, judgement->last_step);
+	}
+}
+
+static void page_clean(struct page *page, const struct findings *found)
+{
+	const struct finding_unjudged *unjudged = first_unjudged(found);
+	struct part *part = page_add(page, PAGE_STAYS, NULL);
+	struct strbuf *out = &part->text, line = {0};
+
+	part->apart = true;
+	part->severity = SEVERITY_GOOD;
+	if (any_grows(found)) {
+		part->apart = false;
+		strbuf_add_str(&line, "  ");
+		add_checked(found, &line);
+	} else if (unjudged != NULL) {
+		part->severity = SEVERITY_NONE;
+		strbuf_add_str(&line, "No leak found, but ");
+		say_count(&line, unjudged->blocks, "block");
+		strbuf_add_str(&line, " (");
+		strbuf_add_size(&line, unjudged->bytes);
+		strbuf_addf(&line, ") %s not judged: %s. ", unjudged->blocks == 1 ? "was" : "were",
+			    unjudged_why(unjudged));
+		add_span(found, &line);
+		strbuf_add_char(&line, '.');
+	} else {
+		strbuf_add_str(&line, "No leak found: ");
+		add_span(found, &line);
+		strbuf_addf(&line, "; %s.",
+			    FINDINGS_COUNT(found, trend) == 1 ? "the pool is steady"
+							      : "the pools are steady");
+	}
+	strbuf_add_char(&line, '\n');
+	screen_wrap(strbuf_str(&line), 3, out);
+	strbuf_fini(&line);
+}
+
+void page_verdicts(struct page *page, const struct digest *digest, const struct room *room)
+{
+	const struct findings *found = digest->found;
+	const struct findings_judgement *judgement;
+
+	if (digest->not_judged.length > 0) {
+		struct part *part = page_add(page, PAGE_STAYS, NULL);
+
+		part->apart = true;
+		screen_wrap(strbuf_str(&digest->not_judged), 3, &part->text);
+	}
+	if (found == NULL || !found->judgement.judged)
+		return;
+	judgement = &found->judgement;
+	if (judgement->leaks > 0)
+		page_leaks(page, digest, false, room->sites, room->brief);
+	page_growth(page, found);
+	if (judgement->suspects > 0)
+		page_suspects(page, found, room->suspects);
+	if (judgement->leaks > 0)
+		page_leaks(page, digest, true, room->suspects, room->brief);
+	/* Where memory ran out, growth ended because of that. */
+	if (judgement->leaks + judgement->suspects == 0 && digest->oom_count == 0)
+		page_clean(page, found);
+	if (judgement->leaks + judgement->suspects > 0 && !judgement->has_stacks)
+		strbuf_add_str(&page_add(page, 70, NULL)->text,
+			       "  Run again with --call-stack=c to see where they come from.\n");
+}
+
+/* ---- the lines of the original ---- */
+
+static void add_direct(const struct findings *found, const struct finding_place *place,
+		       struct strbuf *out)
+{
+	if (place->examples.count == 0)
+		return;
+	leaks_direct_line(found, place, &FINDINGS(found, block)[place->examples.first], out);
+	strbuf_add_char(out, '\n');
+}
+
+void page_compatible(struct page *page, const struct digest *digest, bool brief)
+{
+	const struct findings *found = digest->found;
+	struct leaks_by_device leaks;
+	struct part *part;
+	char text[16];
+
+	if (found == NULL || !found->judgement.judged)
+		return;
+	find_leaks(found, false, &leaks);
+	part = page_add(page, PAGE_STAYS, NULL);
+	if (leaks.count > 0) {
+		const struct leaking *worst = &leaks.all[0];
+		struct strbuf *out = &part->text;
+
+		part->severity = SEVERITY_ERROR;
+		project_device_text(worst->device, text);
+		strbuf_addf(out, "====== ERROR: Detected memory leaks on device %s ======\n", text);
+		if (!brief)
+			add_direct(found, worst->worst, out);
+		if (worst->blocks > 1 && !brief) {
+			strbuf_add_str(out, "... ");
+			say_number(out, worst->blocks - 1);
+			strbuf_add_str(out, " more in report.txt\n");
+		}
+		strbuf_addf(out, "====== SUMMARY: %g Mb(s) leaked in %llu allocation(s) ======\n",
+			    (double)worst->bytes / MIB, (unsigned long long)worst->blocks);
+		if (leaks.count > 1)
+			strbuf_addf(out, "... %zu more %s in report.txt\n", leaks.count - 1,
+				    leaks.count == 2 ? "device" : "devices");
+	} else if (found->judgement.leaks + found->judgement.suspects > 0) {
+		part->worth = 20;
+		add_direct(found, FINDINGS(found, place), &part->text);
+	}
+	free(leaks.all);
+}
