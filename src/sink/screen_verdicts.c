@@ -584,7 +584,8 @@ void page_verdicts(struct page *page, const struct digest *digest, const struct 
 	if (judgement->leaks > 0)
 		page_leaks(page, digest, true, room->suspects, room->brief);
 	/* Where memory ran out, growth ended because of that. */
-	if (judgement->leaks + judgement->suspects == 0 && digest->oom_count == 0)
+	if (judgement->leaks + judgement->suspects == 0 && digest->oom_count == 0 &&
+	    FINDINGS_COUNT(found, trend) > 0)
 		page_clean(page, found);
 	if (judgement->leaks + judgement->suspects > 0 && !judgement->has_stacks)
 		strbuf_add_str(&page_add(page, 70, NULL)->text,

@@ -152,7 +152,9 @@ def test_dump_files_know_nothing_of_it(torch, options):
     counted, with_steps = torch(SGD, *options, at="on")
     plain, without = torch(SGD, *options, "--auto-steps=off", at="off")
     assert (with_steps["steps"], without["steps"]) == (12, 0)
-    assert "): 12 steps in " in counted.stderr and "Steps are those of the optimizer; the program marks none." in counted.stderr
+    # With more to say above, a screen has no room for notes, and says so.
+    assert "): 12 steps in " in counted.stderr and ("Steps are those of the optimizer; the program marks none." in counted.stderr or
+                                                    "Also in the report: notes" in counted.stderr)
     assert without["events_by_type"]["optimizer_step"] == 0 and not without["automatic_steps"]
     assert with_steps["rows"] == without["rows"]
     if "--format=db" not in options:
