@@ -542,7 +542,10 @@ static void page_clean(struct page *page, const struct findings *found)
 		add_checked(found, &line);
 	} else if (unjudged != NULL) {
 		part->severity = SEVERITY_NONE;
-		strbuf_add_str(&line, "No leak found, but ");
+		/* What hides a whole pool leaves nothing to say about leaks. */
+		strbuf_add_str(&line, unjudged->reason == LEAKS_POOL_UNSEEN
+					      ? "Leaks were not judged: "
+					      : "No leak found, but ");
 		say_count(&line, unjudged->blocks, "block");
 		strbuf_add_str(&line, " (");
 		strbuf_add_size(&line, unjudged->bytes);

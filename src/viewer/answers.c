@@ -120,7 +120,7 @@ static void say_findings(struct model *model, bool brief, struct json *json)
 		return;
 	left = answer_leaks(model, findings, "leaks", brief ? LEAKS_BRIEF : ANSWER_LEAKS, json);
 	json_u64(json, "more_leaks", left);
-	json_bool(json, "asked", findings != NULL && findings->judgement.asked);
+	json_bool(json, "asked", findings == NULL || findings->judgement.asked);
 	json_bool(json, "judged", findings != NULL && findings->judgement.judged);
 	json_bool(json, "clean", findings != NULL && findings->judgement.clean);
 }
