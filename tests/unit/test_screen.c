@@ -91,7 +91,7 @@ static void add_peak(struct digest *digest, unsigned int holders)
 		struct finding_holder *holder = FINDINGS_ADD(found, holder);
 
 		assert_non_null(holder);
-		*holder = (struct finding_holder){.bytes = (1 << 28) >> i,
+		*holder = (struct finding_holder){.bytes = (UINT64_C(1) << 28) >> i,
 						  .percent = 25.0 / (i + 1),
 						  .owner = "",
 						  .site = names[1],
