@@ -20,9 +20,9 @@ def test_a_leak_is_found_by_its_line(client):
     result = client.trace("leak.py", tool=["--call-stack=python"]).check()
     report = result.stdout + result.stderr
     assert "Detected memory leaks on device 0" in report
+    [place] = re.findall(r"^  \+[\d.]+ \w+/step  (.*?)   ", report, re.M)
+    assert place.endswith(f"leak.py:{line_of('leak.py', '# THE LEAK')}"), report
     found = report.split("Detected memory leaks")[1].split("SUMMARY")[0]
-    [place] = re.findall(r"^leak: (.*?)  ", found, re.M)
-    assert place.endswith(f"leak.py:{line_of('leak.py', '# THE LEAK')}"), found
     [size] = re.findall(r"^Direct Pytorch Caching memory pool leak of (\S+) Mb\(s\) at 0x[0-9a-f]+ in kernel_\d+ at step \d+\.$", found,
                         re.M)
     assert size in ("0.003906", "0.004395"), found
