@@ -289,28 +289,56 @@ static bool meets_all(const HcclRootInfo *root, uint32_t first, uint32_t own)
 	return ok;
 }
 
+/* In a child: says whether all was right, and stays until everybody has said so: a rank that is gone has died for the others. */
+static void meet_and_wait(const HcclRootInfo *root, uint32_t first, uint32_t own, int said,
+			  int parent)
+{
+	char ok = meets_all(root, first, own) ? 1 : 0, none;
+
+	if (write(said, &ok, 1) != 1)
+		_exit(1);
+	while (read(parent, &none, 1) > 0)
+		;
+	_exit(0);
+}
+
 /* Eight ranks in as many processes; then in four, each with two devices. */
 static void ranks_of_many_processes_meet(void **state)
 {
 	pid_t pids[MANY];
 	uint32_t own, first;
-	int status;
+	int said[2], wait[2];
 
 	(void)state;
+	/* qemu-user fails in children of a process with threads, as soon as these make threads of their own. */
+	if (unit_is_emulated())
+		skip();
 	for (own = 1; own <= 2; own++) {
 		HcclRootInfo root;
 
 		assert_ok(HcclGetRootInfo(&root));
+		assert_int_equal(pipe(said), 0);
+		assert_int_equal(pipe(wait), 0);
 		for (first = 0; first < MANY; first += own) {
 			pids[first] = fork();
 			assert_true(pids[first] >= 0);
-			if (pids[first] == 0)
-				_exit(meets_all(&root, first, own) ? 0 : 1);
+			if (pids[first] == 0) {
+				(void)close(wait[1]);
+				meet_and_wait(&root, first, own, said[1], wait[0]);
+			}
 		}
+		(void)close(said[1]);
 		for (first = 0; first < MANY; first += own) {
-			assert_int_equal(waitpid(pids[first], &status, 0), pids[first]);
-			assert_int_equal(status, 0);
+			char ok = 0;
+
+			assert_int_equal(read(said[0], &ok, 1), 1);
+			assert_int_equal(ok, 1);
 		}
+		(void)close(wait[1]);
+		for (first = 0; first < MANY; first += own)
+			assert_int_equal(waitpid(pids[first], NULL, 0), pids[first]);
+		(void)close(said[0]);
+		(void)close(wait[0]);
 	}
 }
 
