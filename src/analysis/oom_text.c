@@ -325,7 +325,8 @@ void oom_text(const struct findings *found, const struct finding_oom *oom,
 	      const struct oom_verdict *verdict, struct replay *replay, size_t places,
 	      uint32_t frames, struct strbuf *out)
 {
-	const struct finding_oom_place *held = FINDINGS(found, oom_place) + oom->places.first;
+	const struct finding_oom_place *held =
+		oom->places.count == 0 ? NULL : FINDINGS(found, oom_place) + oom->places.first;
 	size_t i;
 
 	oom_headline(verdict, out);

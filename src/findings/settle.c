@@ -309,11 +309,14 @@ static int by_bytes(const void *a, const void *b)
 
 static int join_holders(struct findings *found, struct finding_range *range, uint64_t all_bytes)
 {
-	struct finding_holder *holders = FINDINGS(found, holder) + range->first;
+	struct finding_holder *holders;
 	struct map index = {0};
 	size_t i, kept = 0;
 	int r = 0;
 
+	if (range->count == 0)
+		return 0;
+	holders = FINDINGS(found, holder) + range->first;
 	for (i = 0; i < range->count && r == 0; i++) {
 		struct map_key key = {hash_text(holders[i].place), 0};
 		const uint64_t *known = map_get(&index, key);
@@ -350,11 +353,14 @@ static int most_oom_bytes(const void *a, const void *b)
 
 static int join_oom_places(struct findings *found, struct finding_range *range)
 {
-	struct finding_oom_place *places = FINDINGS(found, oom_place) + range->first;
+	struct finding_oom_place *places;
 	struct map index = {0};
 	size_t i, kept = 0;
 	int r = 0;
 
+	if (range->count == 0)
+		return 0;
+	places = FINDINGS(found, oom_place) + range->first;
 	for (i = 0; i < range->count && r == 0; i++) {
 		struct map_key key = {hash_text(places[i].place), places[i].pool};
 		const uint64_t *known = map_get(&index, key);
