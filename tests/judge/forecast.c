@@ -29,24 +29,9 @@
 #define PTA	  2u
 #define HELD	  65536u
 
-static uint64_t rng = 88172645463325252u;
-
-static uint64_t next_random(void)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng * UINT64_C(0x2545F4914F6CDD1D);
-}
-
 static uint64_t among(uint64_t first, uint64_t last)
 {
-	return first + (next_random() >> 20) % (last - first + 1);
-}
-
-bool chance(double probability)
-{
-	return (double)(next_random() >> 11) / 9007199254740992.0 < probability;
+	return first + (chance_next() >> 20) % (last - first + 1);
 }
 
 /* ---- a program on a device ---- */
@@ -322,33 +307,6 @@ static void fill(void)
 static struct taken shape_blocks[HELD];
 static uint32_t shape_count_taken;
 
-uint32_t below(uint32_t limit)
-{
-	return limit == 0 ? 0 : (uint32_t)((next_random() >> 33) % limit);
-}
-
-uint32_t between(uint32_t first, uint32_t last)
-{
-	return first + below(last - first + 1);
-}
-
-double unit(void)
-{
-	return (double)(next_random() >> 11) / 9007199254740992.0;
-}
-
-uint32_t poisson(double mean)
-{
-	double limit = exp(-mean), product = unit();
-	uint32_t count = 0;
-
-	while (product > limit) {
-		count++;
-		product *= unit();
-	}
-	return count;
-}
-
 uint32_t spot_take(struct spot *spot, uint64_t bytes)
 {
 	if (shape_count_taken == HELD)
@@ -489,10 +447,10 @@ static void check_healthy(uint32_t programs)
 	uint32_t announced = 0, i;
 
 	for (i = 0; i < programs; i++) {
-		uint64_t factor = between(5, 50), before = rng, peak;
+		uint64_t factor = between(5, 50), before = chance_state, peak;
 
 		(void)healthy(UINT64_C(1) << 40, &peak);
-		rng = before;
+		chance_state = before;
 		announced += healthy(peak * factor, &peak);
 	}
 	bar(announced <= (programs + 999) / 1000, "healthy programs announced", announced,
@@ -508,7 +466,7 @@ int main(int argc, char **argv)
 	int fd = mkstemp(path);
 
 	if (argc > 2)
-		rng ^= strtoull(argv[2], NULL, 10) * UINT64_C(0x9e3779b97f4a7c15);
+		chance_state ^= strtoull(argv[2], NULL, 10) * UINT64_C(0x9e3779b97f4a7c15);
 	if (fd < 0)
 		maker_fail("a temporary file");
 	(void)close(fd);

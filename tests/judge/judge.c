@@ -28,50 +28,6 @@
 #define CHANCE_PROGRAMS 10000u
 #define FILLED_STEPS	50u /* a cache that still fills in a run of this length is counted, too */
 
-/* ---- random numbers ---- */
-
-static uint64_t rng = 88172645463325252u;
-
-static uint64_t next_random(void)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng * UINT64_C(0x2545F4914F6CDD1D);
-}
-
-uint32_t below(uint32_t end)
-{
-	return end == 0 ? 0 : (uint32_t)((next_random() >> 33) % end);
-}
-
-uint32_t between(uint32_t first, uint32_t last)
-{
-	return first + below(last - first + 1);
-}
-
-double unit(void)
-{
-	return (double)(next_random() >> 11) / 9007199254740992.0;
-}
-
-bool chance(double probability)
-{
-	return unit() < probability;
-}
-
-uint32_t poisson(double mean)
-{
-	double end = exp(-mean), product = unit();
-	uint32_t count = 0;
-
-	while (product > end) {
-		count++;
-		product *= unit();
-	}
-	return count;
-}
-
 /* ---- a program ---- */
 
 struct made_block {
@@ -588,7 +544,7 @@ int main(int argc, char **argv)
 	int fd = mkstemp(path), stacks;
 
 	if (argc > 3)
-		rng ^= strtoull(argv[3], NULL, 10) * UINT64_C(0x9e3779b97f4a7c15);
+		chance_state ^= strtoull(argv[3], NULL, 10) * UINT64_C(0x9e3779b97f4a7c15);
 	if (fd < 0)
 		maker_fail("a temporary file");
 	(void)close(fd);

@@ -50,7 +50,9 @@ static inline uint32_t spot_queued(const struct spot *spot)
 	return spot->tail - spot->head;
 }
 
-/* Random numbers that are the same in every run. */
+/* Random numbers that are the same in every run (chance.c); whoever sets the state back gets the same ones again. */
+extern uint64_t chance_state;
+uint64_t chance_next(void);
 uint32_t below(uint32_t end);
 uint32_t between(uint32_t first, uint32_t last);
 bool chance(double probability);
