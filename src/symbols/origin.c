@@ -20,60 +20,20 @@ static const struct rule {
 #define PREFIX(origin, text)	    RULE(BY_PREFIX, origin, text)
 #define FUNCTION(origin, text)	    RULE(BY_FUNCTION, origin, text)
 #define SCRIPT(origin, text)	    RULE(BY_SCRIPT, origin, text)
-#define PASSING(text)
-#define HOLDING(file, text)
 #include "symbols/origins.def"
 #undef RULE
-#undef LIBRARY
-#undef DIRECTORY
-#undef SOURCE
-#undef PREFIX
-#undef FUNCTION
-#undef SCRIPT
-#undef PASSING
-#undef HOLDING
 };
 
 static const char *const passing[] = {
-#define LIBRARY(origin, text)
-#define DIRECTORY(origin, text)
-#define SOURCE(origin, text)
-#define PREFIX(origin, text)
-#define FUNCTION(origin, text)
-#define SCRIPT(origin, text)
 #define PASSING(text) text,
-#define HOLDING(file, text)
 #include "symbols/origins.def"
-#undef LIBRARY
-#undef DIRECTORY
-#undef SOURCE
-#undef PREFIX
-#undef FUNCTION
-#undef SCRIPT
-#undef PASSING
-#undef HOLDING
 };
 
 static const struct {
 	const char *file, *function;
 } holding[] = {
-#define LIBRARY(origin, text)
-#define DIRECTORY(origin, text)
-#define SOURCE(origin, text)
-#define PREFIX(origin, text)
-#define FUNCTION(origin, text)
-#define SCRIPT(origin, text)
-#define PASSING(text)
 #define HOLDING(file_, text) {file_, text},
 #include "symbols/origins.def"
-#undef LIBRARY
-#undef DIRECTORY
-#undef SOURCE
-#undef PREFIX
-#undef FUNCTION
-#undef SCRIPT
-#undef PASSING
-#undef HOLDING
 };
 
 /* `<` at the begin of a part ties it to the begin of the path. */
