@@ -117,7 +117,7 @@ def _wrapped(original, before, after):
     return call
 
 
-# Name in torch._C: what is told before the call, and after one that did not raise.
+# Name in torch._C: what is recorded before the call, and after a call that did not raise.
 _CALLS = {
     "_cuda_emptyCache": (_empties, None),
     "_accelerator_emptyCache": (_empties, None),

@@ -28,7 +28,7 @@ _IDS = 4096  # that one walk looks for
 _EDGES = 1 << 15
 _TENSORS = 1 << 18  # that are looked at
 _NODES = 20000  # of graphs that are looked at
-_ENOUGH = 0.9  # of the tensors of a site: what holds so many is what keeps it
+_ENOUGH = 0.9  # share of a site's tensors: an object that holds at least this many keeps the site
 _PARTS = 24  # of a path
 
 _PACKAGE = os.path.dirname(__file__) + os.sep

@@ -72,7 +72,7 @@ static void take_leaks(struct digest *out, const struct report *report,
 		out->verdict = verdict;
 }
 
-/* The last one is told in full: earlier ones were survived. */
+/* The screen shows the last one in full: the program survived the earlier ones. */
 static void take_ooms(struct digest *out, const struct report *report)
 {
 	size_t count = FINDINGS_COUNT(out->found, oom);

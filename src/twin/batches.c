@@ -69,7 +69,7 @@ static bool is_paired(const struct model *m, size_t j)
 	return true;
 }
 
-/* The size of a request that is no line: nobody knows, so that it is tried with several powers of the batch. */
+/* A request whose size is not linear in the batch: several powers of the batch are tried. */
 static uint64_t odd_size_for(const struct model *m, size_t j, double batch)
 {
 	double growth = batch / (double)m->choice->run_batches[last_of(m)], size;
@@ -157,7 +157,7 @@ struct sums {
 	uint64_t *most;
 	uint64_t *requests;
 	uint64_t square_now, square_most; /* of what grows with the square of the batch */
-	uint64_t odd_now, odd_most;	  /* of all that is no line */
+	uint64_t odd_now, odd_most;	  /* of all sizes that are not linear */
 };
 
 static enum growth growth_in(const struct model *m, size_t j)

@@ -436,7 +436,7 @@ MSCOPE_EXPORT int32_t mscope_saved(void *node, uint32_t in_object, uint64_t tens
 	r = table_fill(addresses, count, NULL, 0);
 	if (r < 0)
 		return r;
-	/* An object of the interpreter begins with its count and type; one of C++ lies behind them. */
+	/* An object of the interpreter starts with its count and type; the C++ object follows. */
 	at = in_object ? (uint64_t)(uintptr_t)node : interp_u64(node, 16 + python.shift);
 	if (!may_be_pointer(at) || !memory_readable((const void *)(uintptr_t)(at - 16), 32))
 		return -ENOSYS;

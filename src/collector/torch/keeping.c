@@ -22,7 +22,7 @@
 
 /* Steps before the engine is asked for the first time: what it says of fewer is "suspect" at best. */
 #define FIRST_STEP 4u
-/* Memory grows if its level reached a new height in so many of the last steps; in all but one while there are fewer. */
+/* Memory grows if its level rose to a new height in at least this many of the last steps; with fewer steps, in all but one. */
 #define RISES_OF  8u
 #define RISES_MIN 6u
 /* From here on a level that is higher than at half of the steps counts as well: leaks that are slower than every step. */
