@@ -150,20 +150,19 @@ static void draw(const struct board *board)
 	struct strbuf text = {0}, out = {0};
 	struct winsize size;
 	const char *at, *end;
+	int row = 0;
 
 	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
 		look.columns = size.ws_col;
 		look.rows = size.ws_row;
 	}
 	board_text(board, &look, &text);
-	strbuf_add_str(&out, "\033[H");
 	for (at = strbuf_str(&text); *at != '\0'; at = end + 1) {
 		end = strchr(at, '\n');
+		/* Each line goes to its row: a line feed on a terminal that has just shrunk would scroll. */
+		strbuf_addf(&out, "\033[%d;1H", ++row);
 		strbuf_add(&out, at, (size_t)(end - at));
 		strbuf_add_str(&out, "\033[K");
-		/* A line feed behind the last line would scroll. */
-		if (end[1] != '\0')
-			strbuf_add_str(&out, "\r\n");
 	}
 	strbuf_add_str(&out, "\033[J");
 	cli_write(STDOUT_FILENO, strbuf_str(&out), out.length);

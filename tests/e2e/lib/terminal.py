@@ -89,7 +89,8 @@ class Terminal:
             else:
                 raise AssertionError(f"unknown mode {numbers!r}")
         elif letter == b"H":
-            self.row = self.column = 0
+            row, _, column = (numbers or b"1;1").partition(b";")
+            self.row, self.column = min(int(row), self.rows) - 1, int(column) - 1
         elif letter == b"K":
             self.lines[self.row] = self.lines[self.row][:self.column]
         elif letter == b"J":
