@@ -6,6 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 . tools/common.sh
 
+second_try=yes
 cross=yes
 emulator=qemu-aarch64
 if [ "$(uname -m)" = aarch64 ]; then
