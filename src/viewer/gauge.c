@@ -11,11 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "analysis/leaks.h"
-#include "findings/site.h"
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/map.h"
+#include "findings/findings.h"
+#include "findings/site.h"
 #include "sink/digest.h"
 #include "trace/settings.h"
 
@@ -282,56 +283,79 @@ uint64_t gauge_refused(const struct gauge *gauge)
 	return replay_totals(gauge->pass.replay)->events_by_type[EVENT_oom];
 }
 
-/* ---- places and verdicts ---- */
+/* ---- call sites and verdicts ---- */
 
-/* What a place holds now. */
+/* What a call site holds now; those with one name are one. */
 struct holding {
 	uint64_t usage;
-	uint32_t site, stack;
+	const char *name;
 	uint64_t bytes, blocks;
 	enum growth_verdict verdict;
 	double growth_bytes;
 };
 
 struct holdings {
+	struct replay *replay;
+	struct findings *found; /* has their names */
 	struct holding *all;
 	size_t count, room;
-	struct map by_site;
+	struct map by_site, by_name; /* index of `all` */
+	struct strbuf text;
 };
 
-/* The holding of a place, made if it is new; NULL: no memory. */
-static struct holding *holding_of(struct holdings *holdings, uint64_t usage, uint32_t site,
-				  uint32_t stack)
+static const char *name_of(struct holdings *holdings, uint32_t stack)
 {
-	struct map_key key = {usage, site};
-	const uint64_t *known = map_get(&holdings->by_site, key);
+	const char *name = site_name(&holdings->found->names, holdings->replay, stack);
+
+	if (name != NULL)
+		return name;
+	strbuf_reset(&holdings->text);
+	if (!site_line(holdings->replay, stack, &holdings->text))
+		return "no stack was recorded";
+	return findings_text(holdings->found, strbuf_str(&holdings->text));
+}
+
+/* The holding of a call site in a pool, made if it is new; NULL: no memory. */
+static struct holding *holding_of(struct holdings *holdings, uint64_t usage, uint32_t stack)
+{
+	struct map_key site = {usage, site_of(holdings->replay, stack)}, named = {usage, 0};
+	const uint64_t *known = map_get(&holdings->by_site, site);
+	const char *name;
+	uint64_t at;
 
 	if (known != NULL)
 		return &holdings->all[*known];
+	name = name_of(holdings, stack);
+	named.b = hash_text(name);
+	known = map_get(&holdings->by_name, named);
+	at = known == NULL ? holdings->count : *known;
+	if (map_put(&holdings->by_site, site, at) < 0)
+		return NULL;
+	if (known != NULL)
+		return &holdings->all[at];
 	if (array_reserve(&holdings->all, &holdings->room, holdings->count + 1,
 			  sizeof(*holdings->all)) < 0 ||
-	    map_put(&holdings->by_site, key, holdings->count) < 0)
+	    map_put(&holdings->by_name, named, at) < 0)
 		return NULL;
-	holdings->all[holdings->count] = (struct holding){
-		.usage = usage, .site = site, .stack = stack, .verdict = GROWTH_KEPT};
+	holdings->all[holdings->count] =
+		(struct holding){.usage = usage, .name = name, .verdict = GROWTH_KEPT};
 	return &holdings->all[holdings->count++];
 }
 
-static void take_blocks(struct replay *replay, struct holdings *out)
+static void take_blocks(struct holdings *out)
 {
 	const struct usage *usages;
 	const struct block *block;
 	size_t cursor = 0, count;
 
-	usages = replay_usages(replay, &count);
-	while ((block = replay_next_block(replay, &cursor)) != NULL) {
-		const struct usage *usage = replay_usage(replay, block);
+	usages = replay_usages(out->replay, &count);
+	while ((block = replay_next_block(out->replay, &cursor)) != NULL) {
+		const struct usage *usage = replay_usage(out->replay, block);
 		struct holding *holding;
 
 		if (usage->hidden)
 			continue;
-		holding = holding_of(out, (uint64_t)(usage - usages), site_of(replay, block->stack),
-				     block->stack);
+		holding = holding_of(out, (uint64_t)(usage - usages), block->stack);
 		if (holding == NULL)
 			return;
 		holding->bytes += block->size_bytes;
@@ -339,22 +363,19 @@ static void take_blocks(struct replay *replay, struct holdings *out)
 	}
 }
 
-static void take_findings(struct gauge *gauge, struct holdings *out, struct gauge_judgement *to)
+static void take_findings(struct holdings *out, struct gauge_judgement *to)
 {
-	struct replay *replay = gauge->pass.replay;
-	struct leaks_findings *findings = leaks_findings(&gauge->pass.analyses, replay);
+	const struct findings *found = out->found;
 	const struct usage *usages;
 	size_t count, i, k;
 
-	if (findings == NULL)
-		return;
-	to->judged = findings->judged;
-	to->by_time = findings->by_time;
-	to->leaks = findings->leaks;
-	to->suspects = findings->suspects;
-	usages = replay_usages(replay, &count);
-	for (i = 0; i < findings->place_count; i++) {
-		const struct leaks_place *place = &findings->places[i];
+	to->judged = found->judgement.judged;
+	to->by_time = found->judgement.by_time;
+	to->leaks = found->judgement.leaks;
+	to->suspects = found->judgement.suspects;
+	usages = replay_usages(out->replay, &count);
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
 		struct holding *holding;
 
 		for (k = 0; k < count &&
@@ -363,18 +384,17 @@ static void take_findings(struct gauge *gauge, struct holdings *out, struct gaug
 			;
 		if (place->verdict == GROWTH_KEPT || k == count)
 			continue;
-		if (place->verdict == GROWTH_LEAK && place->full_seconds > 0 &&
-		    (to->full_seconds == 0 || place->full_seconds < to->full_seconds))
-			to->full_seconds = place->full_seconds;
-		holding = holding_of(out, k, site_of(replay, place->stack), place->stack);
+		if (place->verdict == GROWTH_LEAK && place->seconds_until_full > 0 &&
+		    (to->full_seconds == 0 || place->seconds_until_full < to->full_seconds))
+			to->full_seconds = place->seconds_until_full;
+		holding = holding_of(out, k, place->stack);
 		if (holding == NULL)
 			break;
-		/* Of several findings at one place, such as sizes without a stack, the worst is its verdict. */
+		/* Of several findings with one name, such as sizes without a stack, the worst is its verdict. */
 		if (holding->verdict != GROWTH_LEAK)
 			holding->verdict = place->verdict;
 		holding->growth_bytes += place->bytes_per_step;
 	}
-	leaks_findings_free(findings);
 }
 
 /* Leaks by growth, then what may leak, then what holds most. */
@@ -390,31 +410,27 @@ static int worse(const void *a, const void *b)
 		return x->growth_bytes > y->growth_bytes ? -1 : 1;
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
-	return x->site < y->site ? -1 : x->site > y->site;
+	return strcmp(x->name, y->name);
 }
 
 /* In the child. */
 static void judge(struct gauge *gauge, struct gauge_judgement *to)
 {
-	struct replay *replay = gauge->pass.replay;
-	struct holdings holdings = {0};
 	struct findings found = {0};
+	struct holdings holdings = {.replay = gauge->pass.replay, .found = &found};
 	const struct usage *usages;
-	struct strbuf where = {0};
 	size_t count, i;
 
 	to->steps = gauge->step;
-	(void)pass_end(&gauge->pass);
-	take_blocks(replay, &holdings);
-	take_findings(gauge, &holdings, to);
-	analyses_judge(&gauge->pass.analyses, replay, 0, &found);
+	analyses_judge(&gauge->pass.analyses, gauge->pass.replay, 0, &found);
+	take_blocks(&holdings);
+	take_findings(&holdings, to);
 	to->place_count = holdings.count;
 	if (holdings.count > 0)
 		qsort(holdings.all, holdings.count, sizeof(*holdings.all), worse);
-	usages = replay_usages(replay, &count);
+	usages = replay_usages(gauge->pass.replay, &count);
 	for (i = 0; i < holdings.count && i < GAUGE_PLACES; i++) {
 		const struct holding *holding = &holdings.all[i];
-		const char *name = site_name(&found.names, replay, holding->stack);
 		struct gauge_place *place = &to->places[i];
 
 		*place = (struct gauge_place){.verdict = holding->verdict,
@@ -423,12 +439,7 @@ static void judge(struct gauge *gauge, struct gauge_judgement *to)
 					      .bytes = holding->bytes,
 					      .blocks = holding->blocks,
 					      .growth_bytes = holding->growth_bytes};
-		strbuf_reset(&where);
-		if (name != NULL)
-			strbuf_add_str(&where, name);
-		else if (!site_line(replay, holding->stack, &where))
-			strbuf_add_str(&where, "no stack was recorded");
-		(void)snprintf(place->where, sizeof(place->where), "%s", strbuf_str(&where));
+		(void)snprintf(place->where, sizeof(place->where), "%s", holding->name);
 		to->kept++;
 	}
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One process that is being recorded, as figures of now: read beside its engine (trace/run_observe.c), so nothing waits for us. What a
- * pool holds is known at once. Which places hold it, and which of them leak, is worked out in a child of ours with the state of
- * that moment: the question ends an analysis, and names of code may take seconds to read.
+ * pool holds is known at once. A child of ours works out which call sites hold it and which of them leak, with the state of that
+ * moment: to read names of code may take seconds, and keys must work meanwhile.
  *
  *     gauge_open()  ->  gauge_poll() again and again  ->  gauge_close()
  */

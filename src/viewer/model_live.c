@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model of a run that goes on: read beside its engine, as long as that works on it. What is found so far is worked out in a child with
- * the state of that moment, because asking for findings ends an analysis.
+ * A model of a run that goes on: read beside its engine, as long as that works on it. A child works out what is found so far, with the
+ * state of that moment: to read names of code may take seconds, and the page asks for other things meanwhile.
  */
 #include <errno.h>
 #include <signal.h>
@@ -82,7 +82,6 @@ static void judge(struct model *model, struct model_found *to)
 	struct strbuf text = {0};
 	struct json json;
 
-	(void)pass_end(&model->pass);
 	analyses_judge(&model->pass.analyses, model->pass.replay, ANSWER_LEAKS, &findings);
 	json_begin(&json, &text);
 	(void)answer_leaks(model, &findings, NULL, ANSWER_LEAKS, &json);
