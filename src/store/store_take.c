@@ -145,6 +145,18 @@ static int64_t add_label(struct taking *taking, const char *label)
 	return key;
 }
 
+/* As the process's own document calls it, where that shows the frame which tells two call sites apart. */
+static void add_site_name(struct taking *taking, uint32_t site, struct strbuf *out)
+{
+	const struct findings *found = taking->digest.found;
+	const char *name = found == NULL ? NULL : site_name(&found->names, taking->replay, site);
+
+	if (name != NULL)
+		strbuf_add_str(out, name);
+	else
+		(void)site_line(taking->replay, site, out);
+}
+
 static int64_t add_stack(struct taking *taking, uint32_t site)
 {
 	const uint64_t *known = map_get(&taking->sites, (struct map_key){site, 0});
@@ -155,7 +167,7 @@ static int64_t add_stack(struct taking *taking, uint32_t site)
 
 	if (known != NULL)
 		return (int64_t)*known;
-	(void)site_line(taking->replay, site, &label);
+	add_site_name(taking, site, &label);
 	lines = replay_stack_lines(taking->replay, site, &count);
 	for (i = 0; lines != NULL && i < count; i++) {
 		add_content(&lines[i], true, &content);

@@ -62,6 +62,21 @@ def test_the_store_says_what_the_json_document_says(msmemscope, traces, store, a
             assert int(most) == peak
 
 
+def test_call_sites_have_the_names_of_the_document(msmemscope, store, add, python, out):
+    """Two layers below one line of the program, which only the frames of the framework tell apart."""
+    script = out / "two_layers.py"
+    script.write_text("import torch\nimport msmemscope\nnet = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU())\nkept = []\n"
+                      "for _ in range(14):\n    kept.append(net(torch.ones(64, 64)))\n    msmemscope.step()\n", encoding="utf-8")
+    msmemscope("--device=cpu", "--", *python, script).check()
+    [project] = out.glob("msmemscope_*")
+    add(store, project, "--run=two").check()
+    document = json.loads(msmemscope("info", project, "--json", output=False).check().stdout)
+    names = {place["name"] for place in document["processes"][0]["places"] if place["verdict"] == "leak"}
+    assert len(names) == 3 and sum("Linear" in name for name in names) == sum("GELU" in name for name in names) == 1, names
+    stored = {row[0] for row in store.ask("SELECT label FROM places JOIN stacks ON places.stack = stacks.stack WHERE verdict = 'leak'")}
+    assert stored == names
+
+
 def test_adding_again_changes_nothing(traces, store, add):
     add(store, traces, "--run=real").check()
     before = counts(store)
