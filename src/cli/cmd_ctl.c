@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * msmemscope ctl PID start|stop|step|snapshot|flush: windows of a process that has the collector, from outside.
+ * msmemscope ctl PID who: what keeps its memory, asked now (ctl_who.c).
  * msmemscope attach PID [options]: the same for one that nothing records yet: an engine for it, and a window. A Python program that
  * does not have the collector makes both itself (python_attach.c).
  */
@@ -16,6 +17,7 @@
 
 #include "base/strbuf.h"
 #include "cli/cli.h"
+#include "cli/ctl_who.h"
 #include "cli/python_attach.h"
 #include "cli/remote.h"
 #include "sink/project.h"
@@ -31,7 +33,7 @@ struct command {
 static const struct command commands[] = {
 	{"start", CONTROL_START, false},  {"stop", CONTROL_STOP, true},
 	{"step", CONTROL_STEP, false},	  {"snapshot", CONTROL_SNAPSHOT, true},
-	{"flush", CONTROL_NOTHING, true},
+	{"flush", CONTROL_NOTHING, true}, {"who", CONTROL_WHO, false},
 };
 
 static bool read_pid(const char *text, uint32_t *out)
@@ -74,6 +76,12 @@ static bool tell(const struct command *command, uint32_t pid, int32_t result)
 		if (result <= 0)
 			cli_say("process %u records nothing now", pid);
 		return result > 0;
+	case CONTROL_WHO:
+		if (result == -ENOENT)
+			cli_say("process %u records nothing now", pid);
+		else if (result < 0)
+			cli_say("process %u has no Python interpreter that could look", pid);
+		return result == 0;
 	default:
 		return true;
 	}
@@ -93,7 +101,7 @@ int cmd_ctl(const struct options *options)
 			command = &commands[i];
 	}
 	if (command == NULL) {
-		cli_say("ctl knows start, stop, step, snapshot and flush, not '%s'",
+		cli_say("ctl knows start, stop, step, snapshot, flush and who, not '%s'",
 			options->argv[2]);
 		return MSCOPE_EXIT_USAGE;
 	}
@@ -107,6 +115,8 @@ int cmd_ctl(const struct options *options)
 		if (!tell(command, pid, result))
 			return MSCOPE_EXIT_FAILED;
 	}
+	if (command->kind == CONTROL_WHO)
+		return ctl_who(&remote, options);
 	if (command->flushes && remote_flush(&remote, &err) < 0)
 		return failed(&err);
 	return MSCOPE_EXIT_OK;

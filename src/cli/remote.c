@@ -284,6 +284,25 @@ int remote_ask(const struct remote *remote, enum control_kind kind, const char *
 			 remote->pid);
 }
 
+int remote_wait_looked(const struct remote *remote, uint32_t limit_ms, struct mscope_error *err)
+{
+	uint32_t number = read_word(remote, MEMBER(remote, done)), waited;
+
+	for (waited = 0; waited * (PAUSE_NS / 1000) < limit_ms * 1000ul; waited++) {
+		uint32_t looked;
+
+		if (!read_at(remote->pid, MEMBER(remote, looked), &looked, sizeof(looked)))
+			return error_set(err, -ESRCH, "process %u has ended", remote->pid);
+		if (looked == number)
+			return 0;
+		pause_shortly();
+	}
+	return error_set(err, -ETIMEDOUT,
+			 "the main thread of process %u has not run Python code since; it will "
+			 "look when it does",
+			 remote->pid);
+}
+
 /* ---- the engine ---- */
 
 static void *map_file(const char *path, size_t bytes, const char *magic)

@@ -33,6 +33,12 @@ uint64_t remote_symbol(uint32_t pid, const char *name);
 int remote_ask(const struct remote *remote, enum control_kind kind, const char *session,
 	       uint32_t limit_ms, int32_t *out_result, struct mscope_error *err);
 
+/*
+ * After CONTROL_WHO was accepted: waits until the process has looked, at most `limit_ms`. -ETIMEDOUT: its main thread has not come back
+ * to Python code, and will look when it does.
+ */
+int remote_wait_looked(const struct remote *remote, uint32_t limit_ms, struct mscope_error *err);
+
 /* Waits until the files have what was recorded so far. -ESRCH: no engine follows the process. */
 int remote_flush(const struct remote *remote, struct mscope_error *err);
 

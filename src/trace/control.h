@@ -29,6 +29,8 @@ enum control_kind {
 	CONTROL_STOP = 3,     /* end it */
 	CONTROL_STEP = 4,     /* end a step */
 	CONTROL_SNAPSHOT = 5, /* what the device of the thread holds now */
+	CONTROL_WHO =
+		6, /* find out which Python objects keep its memory; `looked` says when that is done */
 };
 
 struct control_block {
@@ -45,6 +47,7 @@ struct control_block {
 	_Atomic uint32_t *generation;
 	_Atomic uint32_t *recording;
 	char session[SESSION_PATH_MAX]; /* of CONTROL_OPEN; command */
+	_Atomic uint32_t looked; /* number of the latest CONTROL_WHO that has ended; process */
 };
 
 #endif

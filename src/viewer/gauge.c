@@ -444,6 +444,12 @@ static void judge(struct gauge *gauge, struct gauge_judgement *to)
 	}
 }
 
+void gauge_findings(struct gauge *gauge, size_t frames, struct findings *out)
+{
+	(void)pass_end(&gauge->pass);
+	analyses_judge(&gauge->pass.analyses, gauge->pass.replay, frames, out);
+}
+
 /* Takes over what the child has written. */
 static void take_answer(struct gauge *gauge, int status)
 {

@@ -104,6 +104,12 @@ void gauge_mark(struct gauge *gauge, uint64_t now_ns);
 /* Asks for places and verdicts, unless that is going on or was done a moment ago; with `wait` returns when they are there. */
 void gauge_judge(struct gauge *gauge, bool wait);
 
+/*
+ * Everything that is found so far, on this process and not in a child: the analyses have ended then, and gauge_close() is all that may
+ * follow. Call stacks of the first `frames`. Needs findings_fini() before that.
+ */
+void gauge_findings(struct gauge *gauge, size_t frames, struct findings *out);
+
 /* What a pool holds now and has held at most, in windows and outside of them. */
 uint64_t gauge_used(const struct usage *usage);
 uint64_t gauge_peak(const struct usage *usage);

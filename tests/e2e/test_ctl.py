@@ -191,7 +191,7 @@ def test_what_cannot_be_asked_is_said(talk, ask, out, targets, dist):
     sleeper.kill()
     sleeper.wait()
     one = talk("preloaded")
-    assert "ctl knows start, stop, step, snapshot and flush" in ask(2, "ctl", one.pid, "begin")
+    assert "ctl knows start, stop, step, snapshot, flush and who" in ask(2, "ctl", one.pid, "begin")
     assert "has no trace" in ask(1, "ctl", one.pid, "flush")
     one.end()
 

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who keeps it: from the blocks of a call site that leaks to the variable that holds them. --keepers=400 is the whole proof."""
+import contextlib
 import json
+import os
+import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+import harness
 
 TARGETS = Path(__file__).resolve().parents[1] / "targets"
 HEAP = 5_000_000
@@ -139,3 +145,64 @@ for step in range(40):
     run = msmemscope("--device=cpu", "--", *python, script).check()
     assert "  kept by: list `history` (global of train.py), 40 items, newest from step 40\n" in run.stderr, run.stderr
     assert "  cure: remove items from the list when they are no longer needed\n" in run.stderr
+
+
+# 4, 8 and 16 steps are when the program is asked by itself; 12 of them make an answer of `ctl PID who`. It allocates until it is told to end.
+RUNNING = MODEL + """
+import sys, threading
+def main():
+    held = []
+    for step in range(12):
+        held.append(torch.randn(1000))
+        train(step)
+    print(len(held), flush=True)
+    told = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), told.set())).start()
+    while not told.wait(0.001):
+        torch.empty(16)
+main()
+"""
+
+
+@contextlib.contextmanager
+def launched(dist, out, *words):
+    """(launch, pid of its program); the program ends with its standard input, or is killed."""
+    with subprocess.Popen([dist / "bin" / "msmemscope", f"--output={out / 'results'}", *map(str, words)], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=harness.environment(dist)) as launch:
+        first = words[words.index("--") + 1]
+        pid = None
+        while pid is None:
+            assert launch.poll() is None, launch.stderr.read()
+            for one in Path(f"/proc/{launch.pid}/task/{launch.pid}/children").read_text().split():
+                if Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")[0] == str(first).encode():
+                    pid = int(one)
+        yield launch, pid
+
+
+def who(dist, pid, *words):
+    return subprocess.run([dist / "bin" / "msmemscope", "ctl", str(pid), "who", *words], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_running_process_is_asked_who_keeps_its_memory(python, out, dist):
+    out.mkdir(exist_ok=True)
+    script = out / "script.py"
+    script.write_text(RUNNING)
+    with launched(dist, out, "--device=cpu", "--", *python, script) as (launch, pid):
+        items = int(launch.stdout.readline())
+        said, document = who(dist, pid), who(dist, pid, "--json")
+        launch.communicate("", timeout=120)
+    assert said.returncode == 0 and said.stderr == "", said
+    assert f"  kept by: list `held` (local of main() in script.py), {items} items, " in said.stdout, said.stdout
+    assert document.returncode == 0, document
+    document = json.loads(document.stdout)
+    keepers = [keeper for place in document["places"] for keeper in place["keepers"]]
+    assert document["pid"] == pid and [(one["name"], one["items"]) for one in keepers] == [("held", items)]
+
+
+def test_a_process_without_python_says_that_it_cannot_look(out, targets, dist):
+    out.mkdir(exist_ok=True)
+    # It makes an event every 20 ms for ten minutes, and is killed long before.
+    with launched(dist, out, "--", targets / "crash_target", out / "truth", 1, 30000, 600000) as (_launch, pid):
+        said = who(dist, pid)
+        os.kill(pid, signal.SIGKILL)
+    assert said.returncode == 1 and said.stdout == "" and "has no Python interpreter that could look" in said.stderr, said

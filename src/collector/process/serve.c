@@ -6,6 +6,7 @@
 #include "collector/api.h"
 #include "collector/loader/lookup.h"
 #include "collector/process/process.h"
+#include "collector/python/who.h"
 #include "collector/vendor.h"
 
 static int open_session(const char *directory)
@@ -29,7 +30,12 @@ static int take_snapshot(void)
 	return snapshot_take(device, true, "ctl", figures);
 }
 
-static int carry_out(enum control_kind kind, const char *session)
+static int ask_who(uint32_t number)
+{
+	return mscope_recording() == RECORDING_ON ? python_ask_who(number) : -ENOENT;
+}
+
+static int carry_out(enum control_kind kind, const char *session, uint32_t number)
 {
 	uint32_t recording;
 
@@ -47,6 +53,8 @@ static int carry_out(enum control_kind kind, const char *session)
 		return (int)mscope_step();
 	case CONTROL_SNAPSHOT:
 		return take_snapshot();
+	case CONTROL_WHO:
+		return ask_who(number);
 	}
 	return -EINVAL;
 }
@@ -67,7 +75,7 @@ MSCOPE_COLD void collector_serve_slow(void)
 	number = atomic_load(&block->asked);
 	if (number != atomic_load(&block->done) && atomic_exchange(&begun, number) != number) {
 		atomic_store(&block->result, carry_out((enum control_kind)atomic_load(&block->kind),
-						       block->session));
+						       block->session, number));
 		atomic_store(&block->done, number);
 	}
 	errno = saved_errno;
