@@ -33,6 +33,9 @@ struct follow {
 	bool sampler_tried;
 	/* Of devices of the first vendor; total_bytes 0: none yet. */
 	struct sampler_record latest[PIPELINE_DEVICES];
+	/* The processes that `latest` counts, of all its devices. */
+	struct sampler_record counted[LISTED_MAX];
+	size_t counted_count;
 	/* Processes on the device whose record comes next. */
 	struct sampler_record listed[LISTED_MAX];
 	size_t listed_count;
@@ -57,14 +60,31 @@ static void sample_others(const struct follow *follow, struct pipeline *pipeline
 	pipeline_sample_others(pipeline, device, processes, bytes, now);
 }
 
+/* Keeps the figures of a device, and of the processes on it, for processes that come later. */
+static void keep_latest(struct follow *follow, const struct sampler_record *device)
+{
+	size_t i, kept = 0;
+
+	if (device->device >= PIPELINE_DEVICES || device->vendor != VENDOR_FIRST)
+		return;
+	follow->latest[device->device] = *device;
+	for (i = 0; i < follow->counted_count; i++) {
+		if (follow->counted[i].device != device->device)
+			follow->counted[kept++] = follow->counted[i];
+	}
+	for (i = 0; i < follow->listed_count && kept < LISTED_MAX; i++)
+		follow->counted[kept++] = follow->listed[i];
+	follow->counted_count = kept;
+}
+
 static void take_sample(void *arg, const struct sampler_record *record)
 {
 	struct follow *follow = arg;
 	uint64_t now = clock_monotonic_ns();
 	size_t i;
 
-	if (record->pid == 0 && record->device < PIPELINE_DEVICES && record->vendor == VENDOR_FIRST)
-		follow->latest[record->device] = *record;
+	if (record->pid == 0)
+		keep_latest(follow, record);
 	for (i = 0; i < follow->runs.count; i++) {
 		struct pipeline *pipeline = &follow->runs.items[i]->pipeline;
 
@@ -80,7 +100,25 @@ static void take_sample(void *arg, const struct sampler_record *record)
 		follow->listed[follow->listed_count++] = *record;
 }
 
-/* What a new process begins with: the devices as they were, and nothing of them its own. */
+/* A device without what the latest round says that this process has on it. */
+static struct sampler_record without(const struct follow *follow, uint32_t device, uint32_t pid)
+{
+	struct sampler_record record = follow->latest[device];
+	size_t i;
+
+	for (i = 0; i < follow->counted_count; i++) {
+		const struct sampler_record *own = &follow->counted[i];
+
+		if (own->pid == pid && own->device == device)
+			record.bytes -= own->bytes < record.bytes ? own->bytes : record.bytes;
+	}
+	return record;
+}
+
+/*
+ * What a new process starts with: the devices as they were, and nothing of them its own. The process may have blocks already: some
+ * are older than its trace, some came since. They are records of the trace and count there, so the device comes without them.
+ */
 static void sample_new(struct follow *follow)
 {
 	size_t i, k;
@@ -96,11 +134,13 @@ static void sample_new(struct follow *follow)
 		own.pid = run_header(item->pipeline.run)->pid;
 		start = run_header(item->pipeline.run)->monotonic_ns;
 		for (k = 0; k < PIPELINE_DEVICES; k++) {
-			if (follow->latest[k].total_bytes == 0)
+			struct sampler_record device = without(follow, (uint32_t)k, own.pid);
+
+			if (device.total_bytes == 0)
 				continue;
 			own.device = (uint32_t)k;
 			pipeline_sample(&item->pipeline, &own, start);
-			pipeline_sample(&item->pipeline, &follow->latest[k], start);
+			pipeline_sample(&item->pipeline, &device, start);
 		}
 		own.device = DEVICE_HOST;
 		own.bytes = process_resident_bytes(&item->process);

@@ -119,6 +119,33 @@ def test_a_child_of_the_time_before_goes_on_with_its_copy(late):
                      parent: [("MALLOC", 4096), ("MALLOC", 12288), ("MALLOC", 16384), ("MALLOC", 65536)]}
 
 
+TAKES = """
+import ctypes, os
+ctypes.CDLL("libascend_hal.so", mode=ctypes.RTLD_GLOBAL)
+hal = ctypes.CDLL(None)
+hal.halMemAlloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_ulonglong, ctypes.c_ulonglong]
+for size in (64 << 20, 4096, 8192, 16384):
+    assert hal.halMemAlloc(ctypes.byref(ctypes.c_void_p()), size, 33 << 56 | 0x904400) == 0
+"""
+
+
+def test_the_drivers_figures_count_older_blocks_once(msmemscope, targets, dist, out, tmp_path):
+    """The driver is first asked when these blocks are there already. No other process uses the device, so its
+    figure is the process's own, in whole MiB; the two are asked for one after the other."""
+    share = tmp_path / "share"
+    share.mkdir()
+    results = out / "results"
+    env = {"SIMNPU_SHARE": share, "STARTED": tmp_path / "started", "OUT": results, "START_AT": "3",
+           "LD_PRELOAD": f"{dist / 'lib64' / 'libascend_kernel_hook.so'}:{targets / 'liblate_start.so'}"}
+    msmemscope.bare("/usr/bin/python3", "-c", TAKES, env=env).check()
+    [project] = harness.Run([], 0, "", "", results).projects()
+    rows = [row for row in project.rows() if row.event == "MALLOC" and not row.attr.get("shadow")]
+    assert [row.attr["used"] for row in rows] == [(64 << 20) + 12288, (64 << 20) + 28672]
+    for row in rows:
+        assert row.attr["process_used"] == row.attr["used"], row
+        assert 0 <= row.attr["device_used"] - row.attr["process_used"] < 2 << 20, row
+
+
 def test_a_program_that_never_starts_leaves_nothing(late):
     run = late.run(1 << 40, "threads", 16, 2000)
     assert run.stderr == run.stdout == "" and not late.results.exists() and not late.starters
