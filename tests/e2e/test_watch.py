@@ -56,6 +56,14 @@ def test_with_full_content_the_bytes_are_files(msmemscope, program, watch):
         assert stat.S_IMODE(files[name].stat().st_mode) == 0o600
 
 
+def test_operators_before_start_need_no_room(msmemscope, program):
+    """200 operators that write their outputs run before START and end; nothing was watched, so none of them has to be remembered."""
+    run = watched(msmemscope, program, "op0,op1", *["op2=2:2"] * 200, *CHAIN)
+    assert checksums(run.out) == sums(expected(run.stdout, start="op0", end="op1"))
+    [project] = run.projects()
+    assert "operators at a time" not in run.stderr + (project.path / "report.txt").read_text(encoding="utf-8")
+
+
 def test_a_file_of_another_run_is_not_overwritten(msmemscope, program, out):
     (out / "watch_dump").mkdir()
     run = watched(msmemscope, program, "op0,op1,full-content", "op0=0:0", "op1=:", "op1=:")

@@ -676,6 +676,36 @@ static void a_call_that_an_exception_left_is_over_when_the_next_one_begins(void 
 	assert_false(watch_calls_inside(&calls, 1, "", shown));
 }
 
+/* Operators at kernel level end where nothing is dumped; any number of them may run between two dumps. */
+static void what_many_calls_wrote_that_no_dump_has_seen_is_allowed(void **state)
+{
+	static struct watch_calls calls;
+	struct watch_span found[WATCH_SPANS];
+	uint32_t i;
+
+	(void)state;
+	watch_calls_reset(&calls);
+	for (i = 0; i < 3 * WATCH_CALLS; i++) {
+		struct watch_span span = {UINT64_C(16) * (i % 100), UINT64_C(16) * (i % 100) + 8};
+
+		assert_true(watch_calls_open(&calls, 1, "op", 0));
+		watch_calls_declare(&calls, 1, "op", &span, 1, false);
+		watch_calls_close(&calls, 1, "op", false);
+	}
+	assert_int_equal(
+		watch_calls_allowed(&calls, (struct watch_span){0, 4096}, found, WATCH_SPANS), 100);
+	for (i = 0; i < 100; i++)
+		assert_true(found[i].first == UINT64_C(16) * i && found[i].end == UINT64_C(16) * i + 8);
+	/* Calls in progress are never joined. */
+	for (i = 0; i < WATCH_CALLS - 1; i++)
+		assert_true(watch_calls_open(&calls, 2 + i, "op", 0));
+	assert_false(watch_calls_open(&calls, 1, "op", 0));
+	watch_calls_seen(&calls);
+	assert_true(watch_calls_open(&calls, 1, "op", 0));
+	assert_int_equal(
+		watch_calls_allowed(&calls, (struct watch_span){0, 4096}, found, WATCH_SPANS), 0);
+}
+
 static void a_list_of_spans_without_room_covers_what_it_was_given(void **state)
 {
 	uint64_t seed = 3;
@@ -1098,6 +1128,7 @@ int main(void)
 		cmocka_unit_test(names_are_new_once),
 		cmocka_unit_test(what_may_be_written_is_what_calls_in_progress_declared),
 		cmocka_unit_test(a_call_that_an_exception_left_is_over_when_the_next_one_begins),
+		cmocka_unit_test(what_many_calls_wrote_that_no_dump_has_seen_is_allowed),
 		cmocka_unit_test(a_list_of_spans_without_room_covers_what_it_was_given),
 		cmocka_unit_test(a_change_is_told_byte_by_byte),
 		cmocka_unit_test(more_can_be_compared_than_is_kept),

@@ -39,6 +39,35 @@ static struct watch_open_call *named(struct watch_calls *calls, uint32_t tid, co
 	return call != NULL && (name == NULL || call->name == hash_text(name)) ? call : NULL;
 }
 
+/* Makes two calls that have ended, the oldest, one that allows what both declared. Returns the entry that is free then. */
+static uint32_t join_oldest(struct watch_calls *calls)
+{
+	struct watch_open_call *oldest = NULL, *next = NULL;
+	uint32_t i;
+
+	for (i = 0; i < calls->room_used; i++) {
+		struct watch_open_call *call = &calls->calls[i];
+
+		if (!call->ended)
+			continue;
+		if (oldest == NULL || call->order < oldest->order) {
+			next = oldest;
+			oldest = call;
+		} else if (next == NULL || call->order < next->order) {
+			next = call;
+		}
+	}
+	if (next == NULL)
+		return WATCH_CALLS;
+	for (i = 0; i < oldest->count; i++)
+		next->count =
+			watch_span_add(next->spans, next->count, WATCH_SPANS, oldest->spans[i]);
+	if (oldest->lasts > next->lasts)
+		next->lasts = oldest->lasts;
+	oldest->tid = 0;
+	return (uint32_t)(oldest - calls->calls);
+}
+
 bool watch_calls_open(struct watch_calls *calls, uint32_t tid, const char *name, uintptr_t frame)
 {
 	uint32_t i;
@@ -53,6 +82,8 @@ bool watch_calls_open(struct watch_calls *calls, uint32_t tid, const char *name,
 	}
 	for (i = 0; i < calls->room_used && calls->calls[i].tid != 0; i++)
 		;
+	if (i == WATCH_CALLS)
+		i = join_oldest(calls);
 	if (i < WATCH_CALLS) {
 		struct watch_open_call *call = &calls->calls[i];
 

@@ -5,7 +5,7 @@
  * it tells more exactly.
  *
  * A call that ends where nothing is dumped, as operators do at kernel level, counts until the next dump: nobody has seen yet what
- * it wrote. Any thread may call any function; one lock, held for a walk over the table.
+ * it wrote. If there are many of these, the oldest become one entry that allows what each declared. Any thread may call any function; one lock, held for a walk over the table.
  */
 #ifndef MSCOPE_COLLECTOR_WATCH_CALLS_H
 #define MSCOPE_COLLECTOR_WATCH_CALLS_H
@@ -45,7 +45,7 @@ struct watch_calls {
 
 /*
  * A call of this thread begins. `frame` is where the stack is at it, 0: unknown: a call from there or deeper whose end did not come,
- * because an exception left it, is over. False: there is no room for it.
+ * because an exception left it, is over. False: WATCH_CALLS others are in progress.
  */
 bool watch_calls_open(struct watch_calls *calls, uint32_t tid, const char *name, uintptr_t frame);
 

@@ -702,11 +702,16 @@ static void record_seen(const struct watch_call *call, uint32_t flags)
 	writer_leave(w);
 }
 
-/* Behind its dump: what was before the begin of a call was not its doing. */
+/*
+ * After its dump: what changed before a call started was not its doing. While nothing is watched, no later dump can ask what the
+ * call wrote.
+ */
 static void follow_call(const struct watch_call *call, bool dumped)
 {
+	bool seen = dumped || atomic_load(&collector_watch.range_count) == 0;
+
 	if (call->kind == OPERATION_ENDED)
-		watch_calls_close(&calls, sys_gettid(), call->name, dumped);
+		watch_calls_close(&calls, sys_gettid(), call->name, seen);
 	else if (watch_calls_open(&calls, sys_gettid(), call->name, call->frame))
 		declare(call->name, call->outputs, call->output_count, false);
 	else
