@@ -64,7 +64,7 @@ void oom_watch_write(struct pipeline *pipeline)
 			 REPORT_FRAMES, &text);
 	findings_fini(&found);
 	/* A full disk is told at the end. */
-	if (project_make(&pipeline->project, replay_vendor(replay), &err) == 0)
+	if (project_make(&pipeline->project, replay_likely_vendor(replay), &err) == 0)
 		(void)project_write(&pipeline->project, PROJECT_REPORT, &text, 0600, &err);
 	strbuf_fini(&text);
 }

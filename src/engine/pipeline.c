@@ -940,10 +940,12 @@ void pipeline_complete(struct pipeline *pipeline, const struct pipeline_teller *
 	struct mscope_error err = {0};
 	struct beater beater;
 
-	if (project_make(&pipeline->project, replay_vendor(pipeline->pass.replay), &err) < 0) {
+	if (project_make(&pipeline->project, replay_likely_vendor(pipeline->pass.replay), &err) <
+	    0) {
 		incomplete(pipeline, teller, &err);
 		return;
 	}
+	pipeline->project.named = true;
 	beater_begin(&beater, heartbeat(pipeline));
 	write_settings(pipeline);
 	if (pipeline->pack_error.code != 0)

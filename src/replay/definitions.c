@@ -120,21 +120,49 @@ static bool is_of_device(const struct context *context)
 	       (context->device < DEVICE_HOST || context->pool == POOL_host_pinned);
 }
 
-uint8_t replay_vendor(const struct replay *replay)
+/* Of the first context of a device; VENDOR_UNKNOWN: none was used. */
+static uint8_t device_vendor(const struct definitions *definitions)
 {
-	const struct definitions *definitions = &replay->definitions;
 	size_t i;
 
 	for (i = 1; i < definitions->context_count; i++) {
 		if (is_of_device(&definitions->contexts[i]))
 			return definitions->contexts[i].vendor;
 	}
+	return VENDOR_UNKNOWN;
+}
+
+uint8_t replay_vendor(const struct replay *replay)
+{
+	const struct definitions *definitions = &replay->definitions;
+	const struct replay_choice *choice = &replay->setup.choice;
+	uint8_t vendor = device_vendor(definitions);
+	size_t i;
+
+	if (vendor != VENDOR_UNKNOWN)
+		return vendor;
 	/* The first context may be of a thread without a device, and which thread came first is chance. */
 	for (i = 1; i < definitions->context_count; i++) {
 		if (definitions->contexts[i].device != DEVICE_UNKNOWN)
 			return definitions->contexts[i].vendor;
 	}
+	if (choice->some && choice->host && choice->npus == 0 && choice->gpus == 0)
+		return VENDOR_CPU;
 	return definitions->context_count > 1 ? definitions->contexts[1].vendor : VENDOR_UNKNOWN;
+}
+
+uint8_t replay_likely_vendor(const struct replay *replay)
+{
+	const struct replay_choice *choice = &replay->setup.choice;
+	uint8_t vendor = device_vendor(&replay->definitions);
+
+	if (vendor != VENDOR_UNKNOWN)
+		return vendor;
+	if (choice->some && choice->npus != 0 && choice->gpus == 0)
+		return VENDOR_ASCEND;
+	if (choice->some && choice->gpus != 0 && choice->npus == 0)
+		return VENDOR_CUDA;
+	return replay_vendor(replay);
 }
 
 /* ---- stacks and Python functions ---- */

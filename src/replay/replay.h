@@ -364,8 +364,11 @@ const struct replay_totals *replay_totals(const struct replay *replay);
 /* Kernels of GPUs whose launch was recorded, and not when they ran; launches into a graph count too. */
 uint64_t replay_kernels_untimed(const struct replay *replay);
 
-/* Vendor of the first context that was defined. */
+/* Vendor of the first device that was used; without one, of the first other context, or of what was asked for. */
 uint8_t replay_vendor(const struct replay *replay);
+
+/* The same while more may come: before a device was used, that of the devices that were asked for. */
+uint8_t replay_likely_vendor(const struct replay *replay);
 
 /* Something that a person should know, by index from 0; NULL at the end. */
 const char *replay_note(const struct replay *replay, size_t index);

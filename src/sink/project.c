@@ -183,7 +183,7 @@ void project_settle(struct project *project, uint8_t vendor)
 	char before[PROJECT_PATH_MAX];
 	int attempt;
 
-	if (!project->made || project->vendor == vendor ||
+	if (!project->made || project->named || project->vendor == vendor ||
 	    strcmp(vendor_row(project->vendor)->suffix, vendor_row(vendor)->suffix) == 0)
 		return;
 	memcpy(before, project->path, sizeof(before));

@@ -29,6 +29,7 @@ struct project {
 	uint8_t run_id[16]; /* whose directory it is, kept in a marker file until it is complete */
 	bool exclusive;	    /* always a new directory, none that was begun and left */
 	bool made;
+	bool named;		     /* somebody was told its path, which stays from then on */
 	uint8_t vendor;		     /* that its name tells, once made */
 	uint32_t dumps;		     /* files with rows, calls or checksums that were begun in it */
 	char path[PROJECT_PATH_MAX]; /* once made */
@@ -45,7 +46,7 @@ int project_make(struct project *project, uint8_t vendor, struct mscope_error *e
 
 /*
  * Gives the directory the name of a vendor, where it was made by rows of another one: tensors in host memory come before the first
- * of a device. No file in it is open by its path. Where it cannot be renamed it keeps its name.
+ * of a device. No file in it is open by its path. It keeps its name where it cannot be renamed, and where its path was told.
  */
 void project_settle(struct project *project, uint8_t vendor);
 

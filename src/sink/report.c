@@ -365,7 +365,7 @@ static void add_file(struct report *report, struct strbuf *out)
 int report_write(const struct report *report, struct project *project, struct mscope_error *err)
 {
 	struct strbuf lines = {0}, document = {0};
-	int r = project_make(project, replay_vendor(report->replay), err);
+	int r = project_make(project, replay_likely_vendor(report->replay), err);
 	struct report judged = *report;
 	struct findings found = {0};
 	struct json json;

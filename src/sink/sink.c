@@ -324,9 +324,9 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	int r = 0;
 
 	if (sink->config.partition == NULL)
-		r = project_make(project,
-				 replay == NULL ? row->context->vendor : replay_vendor(replay),
-				 err);
+		r = project_make(
+			project,
+			replay == NULL ? row->context->vendor : replay_likely_vendor(replay), err);
 	if (r < 0)
 		return r;
 	r = array_reserve(&sink->files, &sink->file_room, sink->file_count + 1,
@@ -414,7 +414,7 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 		return error_set(err, -ENOMEM, "no memory");
 	call.text = strbuf_str(&sink->call);
 	return call_files_put(sink->calls, &call, replay_writer_device(replay, row->writer),
-			      replay_vendor(replay), err);
+			      replay_likely_vendor(replay), err);
 }
 
 /* ---- rows ---- */

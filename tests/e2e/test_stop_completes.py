@@ -287,3 +287,21 @@ npu.stop()
         assert {"report.txt", "trace.msc"} <= {path.name for path in project.path.iterdir()}
         assert [windows.seen(row) for row in project.rows()] == windows.wanted(scripts.events()[project.pid], False, False)
     assert {f"rank {rank})" for rank in (0, 1)} <= set(re.findall(r"rank \d\)", run.stderr)), run
+
+
+@pytest.mark.parametrize("device, before, inside, suffix", [
+    ("npu,cpu", "msmemscope.start(); t = torch.zeros(1000); msmemscope.stop()", "npu.alloc(4096)", "ascend"),
+    ("cpu", "msmemscope.start(); msmemscope.stop()", "t = torch.zeros(1000)", "cpu")])
+def test_directories_that_were_named_stay(preloaded, scripts, python, device, before, inside, suffix):
+    """Each path that a screen or a line names is there at the end, also if the device was used last or the first window was empty."""
+    run = preloaded(f"""
+import os, torch, msmemscope, npu
+msmemscope.config(output=os.environ["OUT"], device="{device}")
+{before}
+msmemscope.start()
+{inside}
+msmemscope.stop()
+""", interpreter=python).check()
+    named = set(re.findall(r"(?:Files: |so far in )(\S+)", run.stderr))
+    assert named == {str(scripts.results / path.name) for path in scripts.results.iterdir()} and len(named) == 1, run
+    assert run.project().path.name.endswith(f"_{suffix}")

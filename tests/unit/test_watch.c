@@ -695,7 +695,8 @@ static void what_many_calls_wrote_that_no_dump_has_seen_is_allowed(void **state)
 	assert_int_equal(
 		watch_calls_allowed(&calls, (struct watch_span){0, 4096}, found, WATCH_SPANS), 100);
 	for (i = 0; i < 100; i++)
-		assert_true(found[i].first == UINT64_C(16) * i && found[i].end == UINT64_C(16) * i + 8);
+		assert_true(found[i].first == UINT64_C(16) * i &&
+			    found[i].end == UINT64_C(16) * i + 8);
 	/* Calls in progress are never joined. */
 	for (i = 0; i < WATCH_CALLS - 1; i++)
 		assert_true(watch_calls_open(&calls, 2 + i, "op", 0));

@@ -43,8 +43,8 @@ class Scripts:
         return self.msmemscope(*options, "--", PYTHON, self.write(text), output=self.results, env=self.environment(env),
                                cwd=self.out, **more)
 
-    def alone(self, text, env=None, **more):
-        run = self.msmemscope.bare(PYTHON, self.write(text), env=self.environment(env), cwd=self.out, **more)
+    def alone(self, text, env=None, interpreter=(PYTHON,), **more):
+        run = self.msmemscope.bare(*interpreter, self.write(text), env=self.environment(env), cwd=self.out, **more)
         return harness.Run(run.argv, run.returncode, run.stdout, run.stderr, self.results)
 
     def without_library(self, text):
