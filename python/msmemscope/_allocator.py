@@ -13,7 +13,7 @@ import sys
 
 from ._api import (POOL_FACT_CAPACITY, POOL_FACT_CHANGED, POOL_FACT_EMPTY_CACHE, POOL_FACT_FRACTION, POOL_FACT_RELEASE, POOL_FACT_SETTINGS,
                    POOL_FACT_WATCHED)
-from ._boot import _guarded
+from ._boot import _guarded, when_cuda_is_ready
 from ._native import collector
 
 _START = "PYTORCH_ALLOC_CONF="  # of every text of settings
@@ -50,11 +50,12 @@ def _tell_all():
     _tell(POOL_FACT_SETTINGS, settings=_environment or "")
     for settings in _changes:
         _tell(POOL_FACT_CHANGED, settings=settings)
-    current = sys.modules["torch._C"]._cuda_getDevice()
-    if current not in _fractions:
-        _tell(POOL_FACT_CAPACITY, current, device_bytes=_capacity(current))
-    for device in _fractions:
-        _tell_fraction(device)
+    # PyTorch has asked for the properties of all devices by now: no device gets a context for this.
+    for device in range(sys.modules["torch._C"]._cuda_getDeviceCount()):
+        if device in _fractions:
+            _tell_fraction(device)
+        else:
+            _tell(POOL_FACT_CAPACITY, device, device_bytes=_capacity(device))
     _tell(POOL_FACT_WATCHED)
 
 
@@ -77,14 +78,9 @@ def _read_environment():
 
 
 def _begin():
+    """CUDA has been made ready. PyTorch holds a lock meanwhile: nothing here makes it ready again."""
     _read_environment()
     _tell_all()
-
-
-def _begins():
-    """CUDA has been made ready. PyTorch calls this as it calls its own functions that wait for it: nothing here makes it ready again, which
-    would wait for a lock that this thread holds."""
-    _guarded(_begin)
 
 
 def _empties(*_args):
@@ -114,6 +110,7 @@ def _wrapped(original, before, after):
         return result
 
     call._torchdynamo_disable = True  # torch.compile() calls it as it is
+    call._msmemscope = True
     return call
 
 
@@ -134,11 +131,9 @@ def enable(_module):
         return
     for name, (before, after) in _CALLS.items():
         original = getattr(native, name, None)
-        if original is not None and not getattr(original, "_torchdynamo_disable", False):
+        if original is not None and not hasattr(original, "_msmemscope"):
             setattr(native, name, _wrapped(original, before, after))
     if _cuda_is_used():
         _read_environment()
     else:
-        queued = getattr(sys.modules.get("torch.cuda"), "_queued_calls", None)
-        if isinstance(queued, list):
-            queued.append((_begins, []))
+        when_cuda_is_ready(_begin)

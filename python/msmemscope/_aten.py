@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode
 from ._api import (ACCESS_READ as READ, ACCESS_WRITE as WRITE, OPERATION_BEGINS as BEGINS, OPERATION_ENDED as ENDED, RECORDING_ON,
                    WANTS_ACCESS, WANTS_HOST, WANTS_LABELS, WANTS_NPU_OPS, WANTS_OPS, WANTS_WATCH)
 from . import _callback
-from ._boot import note, when_imported
+from ._boot import note, when_cuda_is_ready, when_imported
 from ._native import collector
 from ._tensors import CPU, current_index, device_number, extent
 
@@ -678,7 +678,7 @@ def start(wants):
     if not _waiting and wants:
         _waiting = True
         when_imported("torch_npu", _npu_is_here)
-        torch.cuda._lazy_call(_device_is_here)
+        when_cuda_is_ready(_device_is_here)
     _apply()
 
 

@@ -81,6 +81,33 @@ def when_imported(name, function):
         sys.meta_path.insert(0, _Finder(name, function))
 
 
+_LOCK_S = 1  # that a thread waits for another one that makes CUDA ready
+
+
+def when_cuda_is_ready(function):
+    """Calls function() once PyTorch has made CUDA ready, at once if it has; never makes it ready, since forked children could not use it.
+
+    PyTorch calls what waits for CUDA inside its own lock. So function() must neither wait nor make CUDA ready, and what it raises never
+    reaches the program. A thread that makes CUDA ready right now has that lock and comes here without it.
+    """
+    cuda = sys.modules.get("torch.cuda")
+    queued = getattr(cuda, "_queued_calls", None)
+    if queued is None:
+        return
+    inside = hasattr(getattr(cuda, "_tls", None), "is_initializing")
+    lock = None if inside else getattr(cuda, "_initialization_lock", None)
+    held = lock is not None and lock.acquire(timeout=_LOCK_S)
+    try:
+        ready = not inside and cuda.is_initialized()
+        if not ready:
+            queued.append((lambda: _guarded(function), []))
+    finally:
+        if held:
+            lock.release()
+    if ready:
+        _guarded(function)
+
+
 _operators = 0  # what is wanted of the framework now
 _waiting = False  # whether _torch_is_here() will be called
 

@@ -257,7 +257,7 @@ def _watch_cuda():
     if f"{__package__}._allocator" in sys.modules:
         sys.modules[f"{__package__}._allocator"].tell()
     if _native.collector.mscope_pool():
-        _tell_pool()
+        _boot._guarded(_tell_pool)
     if _native.collector.mscope_cuda(1):
         return
     path = _load.find()

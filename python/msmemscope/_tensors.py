@@ -8,9 +8,11 @@ KINDS = {"cpu": CPU, "cuda": CUDA, "npu": PRIVATE, "privateuseone": PRIVATE}
 
 
 def current_index(kind):
-    """The device of that kind that this thread works with at the moment; 0 where the framework does not say."""
+    """The device of that kind that this thread works with at the moment; 0 where the framework does not say, or uses none yet: to ask
+    would make it ready, and children that are forked then could not use it."""
     try:
-        return getattr(sys.modules.get("torch"), kind).current_device()
+        module = getattr(sys.modules.get("torch"), kind)
+        return module.current_device() if module.is_initialized() else 0
     except Exception:  # a framework that is only half there
         return 0
 
@@ -35,13 +37,14 @@ def present_device():
     """The accelerator that an address belongs to when the host cannot read it."""
     torch = sys.modules.get("torch")
     for kind in ("npu", "cuda"):
-        module = getattr(torch, kind, None)
         try:
-            if module is not None and module.is_available():
-                return KINDS[kind] << 8 | module.current_device()
-        except Exception:  # a framework that is only half there
+            if getattr(torch, kind).is_initialized():
+                return KINDS[kind] << 8 | current_index(kind)
+        except Exception:  # not there, or only half
             continue
-    return PRIVATE << 8
+    # PyTorch uses none yet. Whether it was built for CUDA is known without asking the driver, which would begin.
+    built_for_cuda = getattr(getattr(torch, "version", None), "cuda", None) is not None
+    return (CUDA if built_for_cuda and not hasattr(torch, "npu") else PRIVATE) << 8
 
 
 def is_tensor(value):

@@ -25,7 +25,7 @@ current = stream
 def current_stream(device=None):
     return types.SimpleNamespace(cuda_stream=current.value)
 sys.modules["torch"] = types.SimpleNamespace(__version__="2.11", cuda=types.SimpleNamespace(
-    current_stream=current_stream, is_initialized=lambda: True, is_available=lambda: True, current_device=lambda: 0))
+    current_stream=current_stream, is_initialized=lambda: True, current_device=lambda: 0))
 
 def take(size):
     address = ctypes.c_uint64()

@@ -192,7 +192,7 @@ SIZE = (2 << 20) + 5
 place = device.stand_in_alloc(SIZE)
 class Stream: cuda_stream = 0x5eed
 sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(
-    current_stream=lambda index: Stream, is_available=lambda: True, current_device=lambda: 0))
+    current_stream=lambda index: Stream, is_initialized=lambda: True, current_device=lambda: 0))
 class OnDevice(Tensor):
     device = types.SimpleNamespace(type="cuda", index=0)
     def __init__(self): self.shape = (SIZE,)

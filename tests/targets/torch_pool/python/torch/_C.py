@@ -20,6 +20,10 @@ def _cuda_getDevice():
     return 0
 
 
+def _cuda_getDeviceCount():
+    return 1
+
+
 def _cuda_emptyCache():
     _pool.pool_empty_cache()
 

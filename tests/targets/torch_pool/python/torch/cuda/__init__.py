@@ -5,7 +5,7 @@ import threading
 from torch import _C
 
 _initialized = False
-_lock = threading.Lock()
+_initialization_lock = threading.Lock()
 _tls = threading.local()
 _queued_calls = []  # that wait until CUDA is ready, with the stack of who asked for them
 
@@ -19,7 +19,7 @@ def _lazy_init():
     global _initialized
     if _initialized or hasattr(_tls, "is_initializing"):
         return
-    if not _lock.acquire(timeout=5):
+    if not _initialization_lock.acquire(timeout=5):
         os.abort()
     _C._cuda_init()
     _tls.is_initializing = True
@@ -27,7 +27,7 @@ def _lazy_init():
         call()
     del _tls.is_initializing
     _initialized = True
-    _lock.release()
+    _initialization_lock.release()
 
 
 init = _lazy_init
