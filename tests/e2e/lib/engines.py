@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What reads Parquet, none of it ours: pyarrow and DuckDB of build/venv-engines, which Python of that environment runs. This file is both the
-helper that tests import and the script that runs there.
+helper that tests import and the script that runs there: one process, which starts with the first question and ends with the test's process.
 
     Engines(python).rows(path...)        all rows of the files by pyarrow, as dicts
     Engines(python).dumps(project)       all rows of a project directory by pyarrow, by device
@@ -8,12 +8,14 @@ helper that tests import and the script that runs there.
     Engines(python).facts(path)          row groups, statistics and encodings by pyarrow
     Engines(python).same(path, rows...)  fails unless both find exactly the rows of a JSON file in the Parquet file before it
 """
+import functools
 import json
 import re
 import sqlite3
 import stat
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,12 +35,17 @@ IN_COLUMNS = {"allocation_id": "allocation_id", "size": "size", "used": "used", 
 class Engines:
     def __init__(self, python):
         self.python = python
+        self._process = None
 
     def _ask(self, what, *words):
-        asked = json.dumps([what, [str(word) for word in words]])
-        done = subprocess.run([self.python, __file__], input=asked, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        if self._process is None:
+            self._process = subprocess.Popen([self.python, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                             start_new_session=True)
+        self._process.stdin.write(json.dumps([what, [str(word) for word in words]]) + "\n")
+        self._process.stdin.flush()
+        answer, problem = json.loads(self._process.stdout.readline())
+        assert problem is None, problem
+        return answer
 
     def rows(self, *paths):
         return self._ask("rows", *paths)
@@ -62,9 +69,13 @@ class Engines:
         self._ask("same", *files)
 
 
+PYTHON = ROOT / "build" / "venv-engines" / "bin" / "python"
+
+
+@functools.lru_cache(maxsize=1)
 def installed():
     subprocess.run([ROOT / "tools" / "install-packages.sh", "engines"], check=True)
-    return Engines(ROOT / "build" / "venv-engines" / "bin" / "python")
+    return Engines(PYTHON)
 
 
 def parts(project):
@@ -159,6 +170,13 @@ def _facts(path):
     return {"rows": data.num_rows, "groups": groups, "by": data.created_by}
 
 
+def _answer(what, words):
+    try:
+        return {"rows": _rows, "sql": _sql, "facts": lambda paths: _facts(*paths), "same": _same}[what](words), None
+    except Exception:  # whatever it is, the test that asked fails with it
+        return None, traceback.format_exc()
+
+
 if __name__ == "__main__":
-    ASKED, WORDS = json.load(sys.stdin)
-    json.dump({"rows": _rows, "sql": _sql, "facts": lambda words: _facts(*words), "same": _same}[ASKED](WORDS), sys.stdout, default=str)
+    for LINE in sys.stdin:
+        print(json.dumps(_answer(*json.loads(LINE)), default=str), flush=True)

@@ -5,7 +5,7 @@ the trace must agree on the verdict, the call sites, their bytes and rates, each
     same.differences(command, project, screen)     what disagrees, as sentences; [] if nothing does
     same.check(run, command)                       all projects of a finished launch; fails with all that disagrees
 
-With all forms, pyarrow finds in Parquet the rows of the db, and DuckDB their number and bytes.
+With all forms, and in a part of the sample, pyarrow finds in Parquet the rows of the db, and DuckDB their number and bytes.
 
 The reference is `info --json` of the trace. Forms that the launch did not write are made from its trace: the other dump by `export`,
 the page by `recover`, which finishes a copy of the trace in a session of its own. No program runs again.
@@ -51,6 +51,12 @@ CLASSES = tuple(f"  ({words})" for words in ("weights", "gradients", "optimizer 
 SIZE = r"(\d[\d,.]* (?:B|[KMGT]iB))"
 LARGE = 20 << 20  # bytes of a trace that only `make soak PART=same` takes
 SAMPLE = 4        # projects of one test, likewise
+# Files of tests about dumps, of which the sample always takes Parquet too, of a trace of at most PARQUET bytes; of others it takes one test
+# in PARQUETS.
+DUMPS = {"test_db", "test_export", "test_files", "test_filters", "test_hostile_names", "test_row_shapes", "test_rows", "test_snapshot",
+         "test_stop_completes"}
+PARQUETS = 15
+PARQUET = 30 << 10
 # Files of tests whose launches have not been compared in every form yet; a file goes from here when all of its tests agree.
 NOT_YET = {"test_bad_luck", "test_compare_pairs", "test_confined", "test_ctl", "test_cuda_watch", "test_disk_use", "test_doctor",
            "test_fleet", "test_fleet_live", "test_fleet_view", "test_foreign_sessions", "test_fork_walks", "test_full_disk", "test_harness",
@@ -521,11 +527,6 @@ def _compare_dumps(reference, process, dumps):
 
 # ---- Parquet, by readers of others ----
 
-@functools.lru_cache(maxsize=1)
-def _engines():
-    return engines.installed()
-
-
 def _compare_parquet(command, project, place):
     """Rows of Parquet and of a db as `export` makes them of one trace."""
     if not list(project.glob("device_*")):
@@ -534,12 +535,12 @@ def _compare_parquet(command, project, place):
     for form in ("db", "parquet"):
         _run(command, "export", f"--format={form}", "-o", place / "of" / form, project)
         [made[form]] = (place / "of" / form).glob("msmemscope_*")
-    wanted, has = engines.database_rows(made["db"]), _engines().dumps(made["parquet"])
+    wanted, has = engines.database_rows(made["db"]), engines.installed().dumps(made["parquet"])
     problems = [f"Parquet of {device}, by pyarrow, has rows {_first_difference(has.get(device, []), wanted.get(device, []))}"
-                for device in sorted(set(has) | set(wanted)) if has.get(device) != wanted.get(device)]
+                for device in sorted(set(has) | set(wanted)) if has.get(device, []) != wanted.get(device, [])]
     for path in engines.parts(made["parquet"]):
         sums = [[len(device), sum(int(row[9].get("size", 0)) for row in device)] for device in [wanted.get(path.parents[1].name, [])]]
-        found = [[int(number) for number in row] for row in _engines().sql(f"SELECT count(*), coalesce(sum(size), 0) FROM '{path}'")[0]]
+        found = [[int(number) for number in row] for row in engines.installed().sql(f"SELECT count(*), coalesce(sum(size), 0) FROM '{path}'")[0]]
         if found != sums:
             problems.append(f"Parquet of {path.parents[1].name}, by DuckDB, has {found} rows and bytes, the db {sums}")
     return problems
@@ -610,6 +611,15 @@ def _left(out):
     return list(found.values())
 
 
+def _takes_parquet(node):
+    """Whether the sample has Parquet of a test. `make check` installs nothing, and goes without where the readers are not there."""
+    return engines.PYTHON.exists() and (node.path.stem in DUMPS or random.Random(f"parquet of {node.name}").randrange(PARQUETS) == 0)
+
+
+def _is_short(project):
+    return (project / "trace.msc").exists() and (project / "trace.msc").stat().st_size <= PARQUET
+
+
 def after(node, command, out):
     """Fails a test that has passed, if what its launches wrote disagrees. $MSMEMSCOPE_SAME is "none", "all" or "sample": of traces that
     are not large and a few projects, each with one more dump. Without it, a sample of the files that are not in NOT_YET."""
@@ -625,7 +635,8 @@ def after(node, command, out):
         forms = chance.sample(forms[:2], 1)
         projects = [path for path in projects if not (path / "trace.msc").exists() or (path / "trace.msc").stat().st_size <= LARGE]
         projects = chance.sample(projects, min(len(projects), SAMPLE))
+    more = ["parquet"] if much != "all" and _takes_parquet(node) else []
     problems = [f"{path.name}: {one}" for path in projects
-                for one in differences(command, path, screen_of(seen, path), forms)]
+                for one in differences(command, path, screen_of(seen, path), [*forms, *more * _is_short(path)])]
     node.passed = not problems  # files of a failed test are kept
     assert not problems, "\n".join(problems)
