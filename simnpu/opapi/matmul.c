@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "blas.h"
 #include "matmul.h"
 #include "workspace.h"
 
@@ -77,6 +78,7 @@ static int64_t matrix_at(const struct tensor *matrix, const struct shape *batch,
 #endif
 
 enum {
+	BATCH = 256, /* rows of a result that are kept before they are rounded */
 	ROWS = 4, /* computed at a time: each element of the right matrix is read once for them */
 	COLUMNS = 512, /* likewise, so that results stay in the cache */
 };
@@ -121,6 +123,19 @@ FOR_WIDE_REGISTERS static void multiply_rows(const double *left, int64_t rows, c
 	}
 }
 
+/* Up to BATCH rows of the product. */
+static void multiply(const double *left, int64_t rows, const double *right, int64_t inner,
+		     int64_t columns, double *out)
+{
+	int64_t i;
+
+	if (blas_multiply(left, rows, right, inner, columns, out))
+		return;
+	for (i = 0; i < rows; i += ROWS)
+		multiply_rows(left + i * inner, rows - i < ROWS ? rows - i : ROWS, right, inner,
+			      columns, out + i * columns);
+}
+
 /* A row of the result: alpha * row + beta * what is added. */
 static void add(const struct matmul_sum *sum, const struct view *added, int64_t at, int64_t columns,
 		double *other, double *row)
@@ -146,8 +161,9 @@ void matmul(const struct op *op, const struct tensor *out, const struct tensor *
 	struct shape shape = shape_of(out);
 	struct view target = view_of(out);
 	struct view added;
-	double *results = op_array(op, (ROWS + 1) * columns, sizeof(*results));
-	double *other = results + ROWS * columns;
+	int64_t kept = rows < BATCH ? rows : BATCH;
+	double *results = op_array(op, (kept + 1) * columns, sizeof(*results));
+	double *other = results + kept * columns;
 	int64_t n;
 	int64_t i;
 	int64_t row;
@@ -165,11 +181,11 @@ void matmul(const struct op *op, const struct tensor *out, const struct tensor *
 		const double *l = packed + matrix_at(&left, &batch, n) * rows * inner;
 		const double *r = packed_right + matrix_at(&right, &batch, n) * inner * columns;
 
-		for (i = 0; i < rows; i += ROWS) {
-			int64_t count = rows - i < ROWS ? rows - i : ROWS;
+		for (i = 0; i < rows; i += BATCH) {
+			int64_t count = rows - i < BATCH ? rows - i : BATCH;
 			int64_t at = (n * rows + i) * columns;
 
-			multiply_rows(l + i * inner, count, r, inner, columns, results);
+			multiply(l + i * inner, count, r, inner, columns, results);
 			for (row = 0; row < count && sum; row++)
 				add(sum, &added, at + row * columns, columns, other,
 				    results + row * columns);
