@@ -81,9 +81,7 @@ int main(int argc, char **argv)
 		}
 	}
 	fprintf(stderr,
-		"msmemscope: the package msmemscope is not below %s; where Python finds it, this "
-		"is the same command: "
-		"python3 -m msmemscope\n",
+		"msmemscope: the package msmemscope is not below %s; where Python finds it, this is the same command: python3 -m msmemscope\n",
 		prefix);
 	return 1;
 }

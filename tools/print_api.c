@@ -61,16 +61,13 @@ int main(void)
 	size_t i, k;
 
 	printf("# SPDX-License-Identifier: Apache-2.0\n"
-	       "\"\"\"What the package shares with the collector; written from "
-	       "src/collector/api.def by "
-	       "the build.\"\"\"\n\n");
+	       "\"\"\"What the package shares with the collector; written from src/collector/api.def by the build.\"\"\"\n\n");
 	for (i = 0; i < MSCOPE_COUNT(numbers); i++)
 		printf("%s = %d\n", numbers[i].name, numbers[i].value);
 	printf("\n");
 	for (i = 0; i < MSCOPE_COUNT(wants); i++)
 		printf("%s = %d\n", wants[i].name, wants[i].value);
-	printf("\n# How it is called, type of the result, types of the parameters.\nFUNCTIONS = "
-	       "{\n");
+	printf("\n# How it is called, type of the result, types of the parameters.\nFUNCTIONS = {\n");
 	for (i = 0; i < MSCOPE_COUNT(functions); i++) {
 		printf("    \"%s\": (\"%s\", ", functions[i].name, functions[i].how);
 		print_type(functions[i].result);

@@ -15,7 +15,7 @@ if _first:
 
 
 class _Alias:
-    """Finds msleaks.x as the module msmemscope.x, whatever that imports."""
+    """Finds msleaks.x as the module msmemscope.x."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""msmemscope: memory analysis for AI accelerators, from inside the program that is looked at.
+"""msmemscope: memory analysis for AI accelerators, from inside the program.
 
     import msmemscope
     msmemscope.config(events="alloc,free,launch", output="results")
     msmemscope.start()
-    ...                      # what is recorded
+    ...                      # recorded
     msmemscope.stop()        # the files are complete
 
-    msmemscope.take_snapshot(name="after load")     # what the devices hold now; needs no start()
+    msmemscope.take_snapshot(name="after load")     # memory of the devices now; needs no start()
 
-    %load_ext msmemscope     # in a notebook; then a cell that begins with %%msmemscope shows what it did with memory
+    %load_ext msmemscope     # in a notebook; then a cell that starts with %%msmemscope shows its memory
 
-Works with any Python from 3.8 on, without an accelerator and without a framework; what needs one of them is imported when it
-is used.
+Works with any Python from 3.8 on, without an accelerator and without a framework; the package imports them only
+when they are used.
 """
 import sys
 

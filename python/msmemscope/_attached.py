@@ -14,7 +14,7 @@ def _arguments(words):
         name, _, value = word[2:].partition("=")
         option = OPTIONS.get(ALIASES.get(name, name))
         if option is None or option.name not in CONFIG:
-            raise ValueError(f"--{name} cannot be chosen for a program that runs already")
+            raise ValueError(f"--{name} cannot be set for a program that is already running")
         try:
             _values.parse(option, value)
         except _values.Refused as refused:

@@ -19,7 +19,7 @@ def find():
     for path in (named, own, shutil.which("msmemscope"), shutil.which("msleaks")):
         if path and os.access(path, os.X_OK) and os.path.isfile(path):
             return os.path.normpath(path)
-    raise FileNotFoundError("the command msmemscope is neither beside the package nor on PATH; MSMEMSCOPE_ENGINE may name it")
+    raise FileNotFoundError("the command msmemscope is neither next to the package nor on PATH; set MSMEMSCOPE_ENGINE to its path")
 
 
 def text(*words):

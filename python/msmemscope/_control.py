@@ -83,7 +83,7 @@ def say(text, once=False):
 def say_absent():
     """The one line of a program that uses the package and has no collector, whatever it calls."""
     if not _disabled():
-        say("nothing is recorded: start the program by 'msmemscope python ...', or with LD_PRELOAD set to "
+        say("nothing is recorded: start the program with 'msmemscope python ...', or with LD_PRELOAD set to "
             "libascend_kernel_hook.so of msmemscope", once=True)
 
 
@@ -118,7 +118,7 @@ def _check(arguments):
         except _values.Refused as refused:
             raise ValueError(f"config(): {key}: {refused}; allowed: {option.allowed}") from None
         if option.name == "store" and _values.has_secret(value):
-            raise ValueError(f"config(): {key}: a password does not belong into a command line: put it into ~/.pgpass or $PGPASSWORD")
+            raise ValueError(f"config(): {key}: do not write a password in the URL: put it in ~/.pgpass or $PGPASSWORD")
         checked[option.name] = _native.os_text(meaning) if option.kind == "path" else value
     return checked
 
@@ -173,7 +173,7 @@ def choose(arguments: Dict[str, Any]) -> None:
                 _fixed[name] = value
                 _free.discard(name)
             elif _fixed.get(name) != value:
-                say(f"config(): {name.replace('-', '_')} stays as it is: it can be chosen once, before the first start()")
+                say(f"config(): {name.replace('-', '_')} is unchanged: it can be set only before the first start()")
         _named = checked
 
 
@@ -219,7 +219,7 @@ def _ready():
     if _disabled():
         return False
     if state != RECORDING_OFF:
-        say("nothing is recorded any more: no space for the trace, or no way to it", once=True)
+        say("recording has stopped: no space for the trace, or its directory is unreachable", once=True)
         return False
     engine = os.environ.get("MSMEMSCOPE_ENGINE") or _native.text(_native.collector.mscope_engine)
     words = [os.fsencode(word) for word in _engine_words()]
@@ -233,7 +233,7 @@ def _ready():
 
 
 def start() -> None:
-    """Begins a window: from here on, events are recorded and written."""
+    """Starts a window: from here on, events are recorded and written."""
     global _recorder
     with _lock:
         if not ready():
@@ -305,10 +305,10 @@ def stop() -> None:
 
 
 def unload() -> None:
-    """Ends the window, and recording in this process: no call of it is seen any more, and its files are complete.
+    """Ends the window and recording in this process. Its files are then complete.
 
-    In a program that does not have the collector preloaded, all that start() has redirected is as it was before. A later start()
-    begins another run, with files of its own.
+    In a program without the preloaded collector, all functions that start() redirected are restored. A later start() starts
+    another run, with its own files.
     """
     global _own
     with _lock:
@@ -337,13 +337,13 @@ def _wait_for(request, *arguments):
     result = request(*arguments)
     if result in (0, -errno.ENOENT):
         return
-    reason = _REASONS.get(result) or f"the engine cannot be asked: {os.strerror(-result)}"
-    say(f"{reason}; report, trace and rows may be missing. Nothing is lost, finish the files when the program has ended: "
+    reason = _REASONS.get(result) or f"cannot reach the engine: {os.strerror(-result)}"
+    say(f"{reason}; report, trace and rows may be missing. Nothing is lost; run this when the program has ended: "
         f"msmemscope recover {session}", once=True)
 
 
 def step() -> None:
-    """Ends a step of the program and begins the next one; the first one began with start()."""
+    """Ends a step of the program and starts the next one; the first step starts with start()."""
     if _native.collector is not None:
         _boot.finish_labels()
         _native.collector.mscope_step()

@@ -120,10 +120,10 @@ def _known(values):
 def _problem(wish: Wish) -> str:
     """Why the table has nothing for a call; "" if it has."""
     if not all(isinstance(part, str) for part in wish[:4]):
-        return "framework, version, component and hook_type are texts"
+        return "framework, version, component and hook_type must be str"
     entries = [entry for entry in TABLE if entry.framework == wish.framework]
     if not entries:
-        return f"there is no framework '{wish.framework}'; there are: {_known(entry.framework for entry in TABLE)}"
+        return f"unknown framework '{wish.framework}'; there are: {_known(entry.framework for entry in TABLE)}"
     entries_of = [entry for entry in entries if entry.component == wish.component]
     if not entries_of:
         return f"{wish.framework} has no component '{wish.component}'; it has: {_known(entry.component for entry in entries)}"
@@ -132,7 +132,7 @@ def _problem(wish: Wish) -> str:
         return f"{wish.framework} {wish.component} has no hooks of type '{wish.type}'; it has: {there}"
     if wish.version != "*" and _by_name(wish) is None:
         there = _known(entry.versions for entry in _entries(wish))
-        return f"version '{wish.version}' of {wish.framework} is not known; known are: {there}"
+        return f"version '{wish.version}' of {wish.framework} is unknown; known versions: {there}"
     return ""
 
 
@@ -153,7 +153,7 @@ def _chosen(wish: Wish) -> Optional[Entry]:
     right = next((one for one in _entries(wish) if _matches(one.versions, numbers)), None)
     if right is None:
         there = _known(one.versions for one in _entries(wish))
-        _say(f"{wish.framework} {installed} is installed, which has no hooks; known are: {there}", wish)
+        _say(f"{wish.framework} {installed} is installed, which has no hooks; known versions: {there}", wish)
     elif entry is not None:
         _say(f"{wish.framework} {installed} is installed, not {wish.version}: hooks are those of {right.versions}", wish)
     return right
@@ -752,14 +752,15 @@ def _ask(wish):
 
 
 def init_framework_hooks(framework: str, version: str, component: str, hook_type: str) -> None:
-    """Hooks the phases of a framework, now or once it is imported, here and in processes that are started later.
+    """Hooks the phases of a framework, now or when it is imported, in this process and in its later children.
 
     framework   "vllm_ascend", "vllm", "verl", "mindspeed_llm", "pytorch"
     version     of the framework, such as "0.11.0"; "*" is the one that is installed
     component   "worker", "TaskRunner", "training", "fsdp1", "fsdp2"
-    hook_type   "decompose": owners of what the phases allocate; "snapshot": rows SNAPSHOT where they begin and end
+    hook_type   "decompose": owners of the memory that the phases allocate; "snapshot": rows SNAPSHOT when they start and end
 
-    Both write a range MSTX for each phase. What the table (_hooks_table.py) does not have is told in one line, and nothing is hooked.
+    Both write an MSTX range for each phase. For a combination that the table (_hooks_table.py) does not have, one line says so, and nothing is
+    hooked.
     """
     wish = Wish(framework, version, component, hook_type)
     with _lock:

@@ -73,8 +73,8 @@ def has_unseen_pool():
 
 def blind():
     """What cannot be seen without a preload, a sentence each: notes of a trace have room for 255 bytes."""
-    parts = ["recorded without a preload: not seen are memory older than start(), programs that this one starts, and functions "
-             "that were looked up by dlsym()"]
+    parts = ["recorded without a preload, so these are not seen: memory older than start(), child programs, and functions looked "
+             "up by dlsym()"]
     if has_unseen_pool():
         parts.append("the pools of torch_npu and MindSpore report to a preloaded collector only, so only memory of the driver is seen")
     return parts
@@ -114,7 +114,7 @@ def end(say):
         ctypes._dlopen = _real_dlopen
     left = _native.waiting.mscope_restore()
     if left > 0:
-        say(f"unload(): {left} functions were redirected once more by another tool since, and stay so")
+        say(f"unload(): {left} functions were redirected again by another tool and stay redirected")
     elif left < 0:
         say(f"unload(): {os.strerror(-left)}")
     return True

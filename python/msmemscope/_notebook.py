@@ -193,7 +193,7 @@ def _magic(shell, line, cell):
     project = project_of_this_process()
     if project is None:
         return
-    lines = ["msmemscope: what this cell did with memory", *summary(project)]
+    lines = ["msmemscope: memory of this cell", *summary(project)]
     if _control.chose_cpu():
         lines.append("Recorded: CPU tensors too, because no NPU and no GPU was found here (--device=npu,gpu: devices only)")
     lines.append(f"Files: {project}")

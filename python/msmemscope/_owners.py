@@ -750,7 +750,7 @@ def _patch():
     else:
         torch.autograd.Variable._execution_engine = _Engine()
     if not _saved.can_be_read():
-        note("activations are not labelled: this PyTorch does not tell what its graph has saved")
+        note("activations are not labelled: this PyTorch does not report what its graph saves")
 
 
 @_guarded

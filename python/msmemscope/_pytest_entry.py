@@ -9,8 +9,8 @@ def add_options(parser):
     """Both options, once: with -p the plugin is there before the entry point."""
     group = parser.getgroup("msmemscope", "msmemscope: memory of tests")
     try:
-        group.addoption("--memscope", action="store_true", help="record each test, and list those with the highest peaks of memory")
-        group.addoption("--memscope-json", metavar="FILE", help="the same, with what each test took and left as JSON")
+        group.addoption("--memscope", action="store_true", help="record each test and list the tests with the highest memory peaks")
+        group.addoption("--memscope-json", metavar="FILE", help="the same, and write the memory of each test as JSON")
     except ValueError:
         pass  # they are there
 

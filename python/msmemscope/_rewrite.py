@@ -89,7 +89,7 @@ def _check(before, after, path):
         if side:
             side.pop(_KEY, None)
     if said is None or said != expected:
-        raise RuntimeError(f"{path}: a row would not be readable with what was found; the file was left as it is")
+        raise RuntimeError(f"{path}: a row would be unreadable with the finding; the file is unchanged")
 
 
 # ---- csv ----
@@ -158,7 +158,7 @@ def _check_record(before, after, attr, path):
     old, new = (list(csv.reader(io.StringIO(record.decode("utf-8", "surrogateescape"), newline=""))) for record in (before, after))
     if len(old) != 1 or len(new) != 1 or len(new[0]) != len(old[0]) or any(
             place != attr and text != old[0][place] for place, text in enumerate(new[0])):
-        raise RuntimeError(f"{path}: a row would not be readable with what was found; the file was left as it is")
+        raise RuntimeError(f"{path}: a row would be unreadable with the finding; the file is unchanged")
     _check(old[0][attr], new[0][attr], path)
 
 
@@ -208,7 +208,7 @@ def _csv(path, asked, findings):
             os.fsync(target.fileno())
         after = os.stat(path)
         if (after.st_ino, after.st_size, after.st_mtime_ns) != (before.st_ino, before.st_size, before.st_mtime_ns):
-            raise RuntimeError(f"{path} is written by another process; it was left as it is")
+            raise RuntimeError(f"{path} is being written by another process; it is unchanged")
         if rewritten:
             os.replace(temporary, path)
             temporary = None

@@ -52,7 +52,7 @@ def parse(text):
     for part in filter(None, (part.strip() for part in text[len(PREFIX):].split(";"))):
         key, equals, value = part.partition("=")
         if not equals or key.strip() not in fields:
-            raise Malformed(f"'{part}' is none of name=, read=, write=")
+            raise Malformed(f"'{part}' is not name=, read= or write=")
         fields[key.strip()] = value.strip()
     if not fields["name"]:
         raise Malformed("it has no name=")
@@ -91,7 +91,7 @@ def enable_npu_sanitizer() -> None:
         say_absent()
         return
     if not _native.preloaded:
-        say("enable_npu_sanitizer(): marks are not seen: start the program by msmemscope, or preload the collector", once=True)
+        say("enable_npu_sanitizer(): marks are not seen: start the program with msmemscope, or preload the collector", once=True)
         return
     if handler is None or not hasattr(handler, "_handle_kernel_launch"):
         say("enable_npu_sanitizer(): marks are not used: this sanitizer looks at kernels, not at streams", once=True)

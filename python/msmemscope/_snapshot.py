@@ -166,14 +166,14 @@ def of_current(name):
 
 
 def take_snapshot(device_mask: DeviceMask = None, name: str = DEFAULT_NAME) -> None:
-    """Writes what devices and their memory pools hold now: one row SNAPSHOT for each device, in the dump when the call returns.
+    """Writes the memory of devices and their pools now: one row SNAPSHOT per device, in the dump when the call returns.
 
     device_mask: a device number, or a list or tuple of them; also a torch.device or a text such as "cpu". By default all devices
     that this process sees; without an accelerator that is the host.
-    name: what the rows are called.
+    name: name of the rows.
 
-    Needs no start() and no window. The row has what the pool holds from the driver and has handed out, with the peaks of both, and
-    what the device has in all and has left. Devices that do not exist are told on the standard error output and left out.
+    Needs no start() and no window. The row has the memory that the pool has reserved and allocated, the peaks of both, and the
+    total and free memory of the device. Devices that do not exist are reported on the standard error and left out.
     """
     text = _text(name)
     if not _control.ready():
@@ -192,7 +192,7 @@ take_snapshot._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
 class TakeSnapshot(Scope):
-    """Two snapshots, when a block or function begins and when it ends, named with " Start" and " End".
+    """Two snapshots, when a block or function starts and when it ends, named with " Start" and " End".
 
         with msmemscope.TakeSnapshot(name="forward"): ...
 

@@ -40,6 +40,6 @@ def enable(module):
     """`module` is torch.optim.optimizer."""
     register = getattr(module, "register_optimizer_step_post_hook", None)
     if register is None:
-        note("steps of optimizers are not seen: this PyTorch does not tell them")
+        note("steps of optimizers are not seen: this PyTorch does not report them")
     else:
         register(_after_step)

@@ -101,7 +101,7 @@ def _set(option, value):
         number = word.initial
         if colon:
             if word.kind not in ("numbered", "each"):
-                raise Refused(item, "carries a number but takes none")
+                raise Refused(item, "has a number but takes none")
             number = _number(digits, word.max)
             if number is None or number < word.min:
                 raise Refused(item, "has a bad number")
@@ -200,7 +200,7 @@ def _text(_option, value):
 def _one_number(option, value):
     number = _number(value, option.max)
     if number is None or number < option.min:
-        raise Refused(value, "is no such number")
+        raise Refused(value, "is not such a number")
     return number
 
 

@@ -22,7 +22,7 @@ _NUMBER_MAX = 2**32 - 1  # of the command's options
 
 
 class Findings(list):
-    """What was found, a dict for each; `processes` is the whole answer of the command, as `analyze WHAT --json` prints it."""
+    """The findings, a dict for each; `processes` is the whole answer of the command, as `analyze WHAT --json` prints it."""
 
     def __init__(self, found, processes):
         super().__init__(found)
@@ -77,7 +77,7 @@ def _write(lines):
 # ---- leaks ----
 
 class LeaksConfig:
-    """What check_leaks() is asked: a run, the name of the marks, and the number of the first of three marks."""
+    """Arguments of check_leaks(): a run, the name of the marks, and the index of the first of three marks."""
 
     def __init__(self, input_path, mstx_info, start_index=0):
         self.input_path = input_path
@@ -94,7 +94,7 @@ class LeaksConfig:
 
 
 class LeaksAnalyzer:
-    """Of three marks A, B and C with one name, what was allocated between A and B must be freed before C."""
+    """With three marks A, B and C of one name, memory allocated between A and B must be freed before C."""
 
     def analyze(self, config):
         path, mark, start = config.check()
@@ -127,7 +127,7 @@ def _device_lines(device, who):
         lines.append(f"There are no hal memory leaks and none of other pools on device {name}.")
     if device["kept_by_pools_blocks"]:
         lines.append(f"{device['kept_by_pools_bytes'] / _MIB} Mb(s) of the driver on device {name} were taken by a framework's pool and "
-                     "are kept by it: its cache, no leak.")
+                     "are kept by it: its cache, not a leak.")
     return lines
 
 
@@ -146,7 +146,7 @@ def check_leaks(input_path, mstx_info, start_index=0):
 # ---- inefficient ----
 
 class InefficientConfig:
-    """What check_inefficient() is asked: a run, the smallest block, kinds of waste, and when a block is idle."""
+    """Arguments of check_inefficient(): a run, the smallest block, kinds of waste, and when a block is idle."""
 
     def __init__(self, input_path, mem_size=0, inefficient_type=None, idle_threshold=3000):
         self.input_path = input_path
@@ -200,7 +200,7 @@ class InefficientAnalyzer:
         files = _dump_files(path)
         for file in files:
             if not (os.access(file, os.W_OK) and os.access(os.path.dirname(os.path.abspath(file)), os.W_OK)):
-                raise PermissionError(f"{file} cannot be written, and its rows are to say what is found")
+                raise PermissionError(f"{file} cannot be written, but the findings go into its rows")
         _write([f"msmemscope: looking for inefficient memory in {path}"])
         processes, said = _ask("inefficient", _argument(path), "--all", "--inefficient=" + ",".join(
             [*types, f"mem_size:{min(size, _NUMBER_MAX)}", f"idle_threshold:{min(idle, _NUMBER_MAX)}"]))
@@ -214,9 +214,9 @@ class InefficientAnalyzer:
             rows = _rewrite.rewrite(file, types, values)
             lines.append(f"{file}: {rows} row{'' if rows == 1 else 's'} changed")
         if not any(process["accesses"] for process in processes):
-            lines.append("nothing can be judged: no operator tells which memory it uses; record with --analysis=inefficient")
+            lines.append("nothing can be judged: no operator reports which memory it uses; record with --analysis=inefficient")
         if not files:
-            lines.append("a trace has no rows to change; msmemscope export --analysis=inefficient writes files that have them")
+            lines.append("a trace has no rows to change; to write files with the findings: msmemscope export --analysis=inefficient")
         _write(lines + said)
         return Findings(found, processes)
 
@@ -227,12 +227,12 @@ def _counted(blocks):
 
 
 def check_inefficient(input_path, mem_size=0, inefficient_type=None, idle_threshold=3000):
-    """Finds memory that is not used well and writes it into the files: inefficient_type in Attr of their MALLOC rows.
+    """Finds inefficient memory and writes it to the files: inefficient_type in Attr of their MALLOC rows.
 
-    input_path        csv or db of memscope_dump, or directory of a run; of a trace nothing is written
-    mem_size          blocks of fewer bytes are passed over
-    inefficient_type  early_allocation, late_deallocation, temporary_idleness, or a list of these; None: all. What a file
-                      says of other kinds stays
+    input_path        csv or db of memscope_dump, or directory of a run; a trace is not changed
+    mem_size          smaller blocks are skipped
+    inefficient_type  early_allocation, late_deallocation, temporary_idleness, or a list of these; None: all. Other kinds
+                      in the file stay
     idle_threshold    operators between two uses of a block beyond which it is idle
 
     Returns a list of the blocks, a dict for each: pid, index (the row's ID), size, inefficient_type.
@@ -250,7 +250,7 @@ _ANALYZERS = {
 
 def _named(analyzer_type):
     if analyzer_type not in _ANALYZERS:
-        raise ValueError(f"there is no analyzer {analyzer_type!r}; allowed: {', '.join(_ANALYZERS)}")
+        raise ValueError(f"unknown analyzer {analyzer_type!r}; allowed: {', '.join(_ANALYZERS)}")
     return _ANALYZERS[analyzer_type]
 
 
@@ -267,7 +267,7 @@ def analyze(analyzer_type, **arguments):
 
 
 def _judge(path):
-    """Leaks by growth, printed as the command prints them; the places of all processes are returned."""
+    """Leaks by growth, printed as the command prints them; returns the call sites of all processes."""
     processes, said = _ask("leaks", _argument(path), "--all")
     _write([*_command.text("analyze", "leaks", _argument(path)).splitlines(), *said])
     return Findings([{"pid": process["pid"], **place} for process in processes for place in process.get("leaks", {}).get("places", ())],
@@ -291,17 +291,17 @@ def get_analyzer_config(analyzer_type):
 # ---- what if ----
 
 def whatif(input_path, settings=None, limit=None, card=None, torch=None, batch=None, batch_of=None):
-    """What PyTorch's pool would reserve under other settings of its allocator, from a recorded run or a memory snapshot of PyTorch.
+    """Memory that PyTorch's pool would reserve under other settings of its allocator, from a recorded run or a memory snapshot of PyTorch.
 
     input_path  trace, directory of a run, or file of torch.cuda.memory._dump_snapshot()
     settings    texts as in PYTORCH_CUDA_ALLOC_CONF, "" is the default; None: the usual ones
     limit       bytes that the pool may reserve: does the run fit?
     card        bytes of another card: does the run fit there?
-    torch       release of PyTorch to play, as "2.11"; None: that of the record
-    batch       numbers: other batches, predicted from two or three runs, which input_path lists
-    batch_of    batches of these runs, in their order; None: as their command lines or file names say
+    torch       release of PyTorch to simulate, such as "2.11"; None: the recorded one
+    batch       numbers: other batch sizes, predicted from two or three runs, which input_path lists
+    batch_of    batch sizes of these runs, in order; None: from their command lines or file names
 
-    Returns a list with a dict for each pool, as `msmemscope whatif --json` has them; one that was refused has "refusal" and no "settings"
+    Returns a list with a dict for each pool, as `msmemscope whatif --json` has them; a pool that cannot be simulated has "refusal" and no "settings"
     or "batches".
     """
     if isinstance(settings, str):

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of one's own in the owner of memory blocks, with analysis decompose or without.
+"""Your own labels in the owner of memory blocks, with or without analysis decompose.
 
     import msmemscope.describe as describe
 
-    @describe.describer(owner="attention")          # what is allocated while the function runs
+    @describe.describer(owner="attention")          # memory allocated while the function runs
     def forward(x): ...
 
     with describe.describer(owner="kv_cache"):      # or inside the block, on this thread
         ...
 
-    describe.describer(tensor, owner="table")       # the block that a tensor lies in, or an address does
+    describe.describer(tensor, owner="table")       # the block of a tensor or of an address
 
-Labels nest: the owner has them in the order in which they were entered, each once. A generator or a coroutine has its label while
-it runs, not while it waits.
+Labels nest: the owner lists them in the order in which they were entered, each once. A generator or a coroutine has its label
+while it runs, not while it waits.
 """
 import functools
 import inspect
@@ -42,7 +42,7 @@ def _label(kind, text, device=0, address=0, size=0):
 def _label_block(what, text):
     if isinstance(what, int) and not isinstance(what, bool):
         if not 0 < what < 2**64:
-            raise ValueError(f"describer(): {what:#x} is no address")
+            raise ValueError(f"describer(): {what:#x} is not an address")
         _label(LABEL_TENSOR, text, present_device(), what)
     elif is_tensor(what):
         device = device_number(what.device)

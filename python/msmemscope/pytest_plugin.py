@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that fail when they take too much device memory, or leave some behind; and a list of those that take most.
+"""Tests that fail when they use too much device memory or leak some; and a list of the tests that use most.
 
     python -m pytest -p msmemscope.pytest_plugin
-    python -m pytest --memscope [--memscope-json=FILE]      where pip has installed it
+    python -m pytest --memscope [--memscope-json=FILE]      if installed by pip
 
-    @pytest.mark.limit_device_memory("1 GiB")     more than this was allocated at a time while the test ran
-    @pytest.mark.no_device_leaks                  memory that the test allocated is still there when it has ended
-    @pytest.mark.no_device_leaks("4 KiB")         the same, but so much may stay
+    @pytest.mark.limit_device_memory("1 GiB")     fails if the test holds more than this at once
+    @pytest.mark.no_device_leaks                  fails if memory of the test is still allocated at its end
+    @pytest.mark.no_device_leaks("4 KiB")         the same, but up to 4 KiB may stay
 
-Memory of NPUs and GPUs counts, and so do CPU tensors of PyTorch. Fixtures do not: a test is charged with what is allocated
-between its first and its last line. What was recorded comes from the engine: a test with a mark is a window (start() to
-stop()), whose rows are complete when stop() returns. With --memscope each test is one, and the summary at the end names the ten
-with the highest peaks.
+Memory of NPUs and GPUs and CPU tensors of PyTorch count. Fixtures do not: only memory allocated between the first and the last
+line of a test counts. A test with a mark is a window (start() to stop()), whose rows are complete when stop() returns. With
+--memscope each test is a window, and the summary at the end lists the ten tests with the highest peaks.
 
-The collector has to be in the process before its first allocation, so the plugin starts the interpreter once more with it
+The collector must be in the process before its first allocation, so the plugin restarts the interpreter with the collector
 preloaded, before pytest has done anything.
 """
 import csv
@@ -48,7 +47,7 @@ def parse_size(value):
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise pytest.UsageError(f"{value!r} is no size; write it as 1048576, '512 MiB' or '1.5 GiB'")
+        raise pytest.UsageError(f"{value!r} is not a size; write it as 1048576, '512 MiB' or '1.5 GiB'")
     return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
@@ -138,7 +137,7 @@ def _is_ours(frame):
 
 
 def _place(stack):
-    """The innermost frame that is no library's."""
+    """The innermost frame outside of libraries."""
     frames = [frame for frame in stack.splitlines() if frame and frame != "NA"]
     for frame in frames:
         if not _is_ours(frame):
@@ -158,11 +157,11 @@ class Recorder:
     def begin(self):
         from . import _config, _control, _native
         if _native.collector is None:
-            raise pytest.UsageError("msmemscope: the collector is not in this process: is lib64 beside python, and "
+            raise pytest.UsageError("msmemscope: the collector is not in this process: is lib64 next to python, and "
                                     "MSMEMSCOPE_DISABLE unset?")
         if self.output is None:
             if _control._recording() != _control.RECORDING_OFF:
-                raise pytest.UsageError("msmemscope: pytest runs under the command msmemscope already; the marks need it alone")
+                raise pytest.UsageError("msmemscope: pytest already runs under the command msmemscope; run it without the command to use the marks")
             self.output = self.directories.mktemp("msmemscope")
             _config.config(output_path=str(self.output), device="npu,gpu,cpu", events="alloc,free", analysis="none", level="",
                            call_stack="python:12", format="csv")
@@ -201,11 +200,11 @@ def _where(pool):
 
 
 def _list(places):
-    """The largest places, a line each."""
+    """The largest call sites, a line each."""
     ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
     lines = [f"  {size_text(size):>10}  {place}" for place, size in ordered[:_SHOWN] if size > 0]
     if len(ordered) > _SHOWN:
-        lines.append(f"  ... {len(ordered) - _SHOWN} more places")
+        lines.append(f"  ... {len(ordered) - _SHOWN} more call sites")
     return lines
 
 
@@ -244,8 +243,8 @@ def _is_wanted(config):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", f"{LIMIT}(size): fail if the test holds more device memory at a time, as '1 GiB'")
-    config.addinivalue_line("markers", f"{LEAKS}(allowed=0): fail if device memory that the test allocated is left when it ends")
+    config.addinivalue_line("markers", f"{LIMIT}(size): fail if the test holds more device memory at once than this, such as '1 GiB'")
+    config.addinivalue_line("markers", f"{LEAKS}(allowed=0): fail if device memory that the test allocated is still in use when it ends")
     config._msmemscope = Recorder()
 
 
@@ -293,7 +292,7 @@ def pytest_runtest_makereport(item, call):
 # ---- the summary ----
 
 def _told(window, recorder):
-    """What a test took, for the summary and for JSON."""
+    """Memory of a test, for the summary and for JSON."""
     left = sum(size for (pool, _), (size, _) in window.left.items() if recorder.judged(pool))
     pools = [{"device": pool[0], "pool": pool[1], "peak_bytes": peak, "places": [
         {"place": place, "bytes": size} for place, size in sorted(window.at_peak[pool].items(), key=lambda one: (-one[1], one[0]))[:_SHOWN]

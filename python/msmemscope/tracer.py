@@ -62,7 +62,7 @@ def _take_tool(monitoring):
 
 
 def _monitor(monitoring, tool):
-    """Begins by sys.monitoring; the result of mscope_trace_start()."""
+    """Starts by sys.monitoring; the result of mscope_trace_start()."""
     global _tool
     callbacks = [_native.collector.mscope_trace_callback(which) for which in range(4)]
     result = -errno.ENOSYS if None in callbacks else _native.collector.mscope_trace_start(_api.TRACE_MONITORED)
@@ -111,12 +111,12 @@ def _problem(result):
     if result == -errno.ENOSYS:
         return f"the Python trace cannot read this interpreter (Python {sys.version_info[0]}.{sys.version_info[1]})"
     if result == -errno.ESRCH:
-        return "the Python trace is off: nothing records in this process"
+        return "the Python trace is off: nothing is recorded in this process"
     return None
 
 
 def _profile():
-    """Begins by the profile function."""
+    """Starts by the profile function."""
     # A profiler that threading starts its threads with has precedence.
     free = threading._profile_hook in (None, _new_thread)
     if free:
@@ -166,7 +166,7 @@ def start(imports=False):
 
 
 def stop():
-    """Ends what start() began. When it returns, the file has everything that was traced."""
+    """Stops tracing. When it returns, the file is complete."""
     global _on, _by_window
     if _on:
         _on = _by_window = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches blocks of memory: before and after each operator, what they hold is dumped, as a checksum or byte for byte.
+"""Watches blocks of memory: dumps their contents before and after each operator, as a checksum or byte by byte.
 
     from msmemscope import watcher
     watcher.watch(tensor, name="weight", dump_nums=10)
@@ -7,8 +7,8 @@
     watcher.remove(tensor)
     watcher.remove(address, length=1000)
 
-Wrong arguments raise, with the collector and without it; everything else never does. begin() and end() are what code that sees
-operators calls around each of them.
+Wrong arguments raise, with and without the collector; nothing else does. Code that sees operators calls begin() and end() around
+each of them.
 """
 import errno
 import re
@@ -46,7 +46,7 @@ def _block(function, args, length):
     if not _is_int(length) or length < 1:
         raise TypeError(f"{function}(): length is a number of bytes, 1 or more")
     if what < 1 or what + length > 2**64:
-        raise TypeError(f"{function}(): {what:#x} is no address")
+        raise TypeError(f"{function}(): {what:#x} is not an address")
     return what, length, present_device(), False
 
 
@@ -61,7 +61,7 @@ def _gone(address, length):
 
 
 def _storages_tell():
-    """Until PyTorch 2.2 a storage goes without telling its weak references, and the interpreter crashes on them as it ends."""
+    """Until PyTorch 2.2 a storage is freed without clearing its weak references, and the interpreter crashes on them at its end."""
     version = re.findall(r"\d+", getattr(sys.modules.get("torch"), "__version__", ""))
     return not version or tuple(map(int, version[:2])) >= (2, 3)
 
@@ -91,7 +91,7 @@ def watch(*args, length=None, name=None, dump_nums=None):
         raise TypeError("watch(): dump_nums is a number of dumps, -1 for any number")
     limit = -1 if dump_nums is None or dump_nums < 0 else min(dump_nums, 2**62)
     if size == 0:
-        say(f"watcher: {name} is empty, there is nothing to watch")
+        say(f"watcher: {name} is empty: nothing to watch")
         return
     if _collector is None:
         say_absent()
@@ -103,7 +103,7 @@ def watch(*args, length=None, name=None, dump_nums=None):
     if result == -errno.ENOSPC:
         say(f"watcher: too many blocks are watched; {name} is not")
     elif result < 0:
-        say(f"watcher: {name} is not watched: nothing is collected in this process")
+        say(f"watcher: {name} is not watched: nothing is recorded in this process")
     else:
         if limit >= 0:
             _limited.add(address)
@@ -153,7 +153,7 @@ def _tensors(value, found):
 
 
 def begin(name, device, alias=b""):
-    """An operator begins; `device` in c10's numbers, `alias` another name it goes by. What it returns is for end()."""
+    """An operator starts; `device` in c10's numbers, `alias` another name of it. Pass the result to end()."""
     return _unlocked.mscope_watch_op_begin(device, name, alias, _stream(device))
 
 
@@ -171,8 +171,8 @@ def _spans(tensors):
 
 
 def end(number, name, device, result, alias=b"", declared=False):
-    """It has ended with this result: a tensor, or tensors in lists. `declared`: writes() was told what it wrote, else that is the
-    result."""
+    """It has ended with this result: a tensor, or tensors in lists. `declared`: writes() has the memory it wrote; otherwise it wrote
+    the result."""
     wanted = _collector.mscope_watch_wants(name, alias)
     tensors = _tensors(result, []) if wanted or not declared else ()
     if not declared:

@@ -69,10 +69,10 @@ void launch_refuse(const struct options *options, const char *why)
 	const char *word = options->argv[0];
 	struct strbuf meant = {0};
 
-	if (options->behind_dashes) {
+	if (options->after_dashes) {
 		cli_say("%s", why);
 	} else if (is_run(word)) {
-		cli_say("%s is no program; to see what it holds: msmemscope info %s", word, word);
+		cli_say("%s is not a program; to see its contents: msmemscope info %s", word, word);
 	} else {
 		if (strchr(word, '/') == NULL)
 			options_suggest(&meant, word);

@@ -117,8 +117,7 @@ int api_env_print(const char *word)
 	int r;
 
 	if (isatty(STDOUT_FILENO)) {
-		cli_say("%s must be sourced, since a command cannot change its shell; type: eval "
-			"\"$(msmemscope %s)\"",
+		cli_say("%s must be sourced, because a command cannot change its shell; type: eval \"$(msmemscope %s)\"",
 			word, word);
 		return MSCOPE_EXIT_USAGE;
 	}

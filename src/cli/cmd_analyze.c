@@ -44,7 +44,7 @@ static const struct question questions[] = {
 	 {ANALYSIS_ID_leaks, ANALYSIS_ID_fluctuation},
 	 2,
 	 false,
-	 "No memory was judged: the run has no allocations and frees.\n"},
+	 "Nothing to judge: the run has no allocations and frees.\n"},
 	{"launches", SESSION_LAUNCHES, {ANALYSIS_ID_launches}, 1, true, ""},
 	{"inefficient",
 	 SESSION_INEFFICIENT,
@@ -64,12 +64,7 @@ static const struct question questions[] = {
 	 0,
 	 false,
 	 "Nothing was watched; record with --watch or watcher.watch().\n"},
-	{"oom",
-	 SESSION_OOM,
-	 {ANALYSIS_ID_oom},
-	 1,
-	 false,
-	 "Memory did not run out: no request was refused.\n"},
+	{"oom", SESSION_OOM, {ANALYSIS_ID_oom}, 1, false, "No out-of-memory error in this run.\n"},
 };
 
 /* The same word with --mark. */
@@ -343,7 +338,7 @@ static int ask(void *arg, const char *word, uint32_t pid, struct reading_process
 		exit_code = answer(analyze, word, &input);
 		(void)reading_warn_rows(&reading, &input);
 		if (input.unfinished)
-			cli_say("%s is unfinished; msmemscope recover makes its files", word);
+			cli_say("%s is incomplete; run: msmemscope recover", word);
 	}
 	input_close(&input);
 	return exit_code;
@@ -373,9 +368,9 @@ static void tell_unknown(const char *word)
 		strbuf_addf(&text, "%s%s", i == 0 ? "" : ", ", questions[i].word);
 	}
 	if (nearest.best != NULL)
-		cli_say("analyze cannot answer '%s'; did you mean %s?", word, nearest.best);
+		cli_say("analyze does not know '%s'; did you mean %s?", word, nearest.best);
 	else
-		cli_say("analyze cannot answer '%s'; it answers %s, and the run follows the word",
+		cli_say("analyze does not know '%s'; usage: msmemscope analyze WHAT RUN, WHAT is one of %s",
 			word, strbuf_str(&text));
 	strbuf_fini(&text);
 }
@@ -405,7 +400,7 @@ static bool is_sensible(const struct options *options, const struct question *qu
 		if (fits || !options_given(options, choices[i].id))
 			continue;
 		if (choices[i].id == OPTION_ID_start_index && question == &questions[0])
-			cli_say("--start-index counts marks, and no --mark is on the line");
+			cli_say("--start-index needs --mark");
 		else
 			cli_say("--%s does not apply to analyze %s", options_name(choices[i].id),
 				question->word);

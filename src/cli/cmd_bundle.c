@@ -171,7 +171,7 @@ static int add_file(struct bundle *bundle, const char *path, const char *name)
 		r = copy(bundle, fd, (uint64_t)st.st_size);
 	(void)close(fd);
 	return r == 0 ? 0
-		      : error_set(&bundle->err, r, "cannot put %s into %s: %s", path, bundle->path,
+		      : error_set(&bundle->err, r, "cannot write %s to %s: %s", path, bundle->path,
 				  mscope_status_str(r));
 }
 
@@ -336,7 +336,7 @@ static int add_projects(struct bundle *bundle, const char *directory)
 	free(entries);
 	if (r == 0 && bundle->files == 1)
 		r = error_set(&bundle->err, MSCOPE_E_ABSENT,
-			      "%s holds no project; name the directory of the results", directory);
+			      "%s has no project; give the results directory", directory);
 	return r;
 }
 
@@ -389,7 +389,7 @@ static int write_bundle(struct bundle *bundle, const char *directory, const char
 	if (r == 0)
 		r = open_bundle(bundle, output);
 	if (r < 0)
-		return error_set(&bundle->err, r, "cannot write into %s: %s", output,
+		return error_set(&bundle->err, r, "cannot write to %s: %s", output,
 				 mscope_status_str(r));
 	r = add_versions(bundle);
 	if (r == 0)

@@ -101,7 +101,7 @@ static int read_run(struct side *side, struct mscope_error *err)
 	compare_observe(&side->reader, side->pass.replay);
 	r = pass_all(&side->pass, NULL);
 	if (r < 0)
-		(void)error_set(err, r, "cannot go on reading: %s", mscope_status_str(r));
+		(void)error_set(err, r, "cannot read more: %s", mscope_status_str(r));
 	return r;
 }
 
@@ -176,9 +176,9 @@ static int read_side(struct side *side, struct compare *compare, int number,
 	damaged = damaged || input_is_damaged(&side->input);
 	if (!reading_warn_rows(&side->reading, &side->input)) {
 		if (side->input.unfinished)
-			cli_say("%s is unfinished; what it has so far is compared", path);
+			cli_say("%s is incomplete; comparing what it has so far", path);
 		else if (damaged)
-			cli_say("%s is damaged; what could be read of it is compared", path);
+			cli_say("%s is damaged; comparing what can be read", path);
 	}
 	return damaged ? MSCOPE_EXIT_DAMAGED : MSCOPE_EXIT_OK;
 }
@@ -188,7 +188,7 @@ static void announce_aligning(const struct compare *compare, const struct option
 {
 	if (options->log_level <= OPT_LOG_WARN && isatty(STDERR_FILENO) &&
 	    compare->sides[0].count + compare->sides[1].count > ALIGNING_SHOWN)
-		cli_say("putting %zu and %zu calls side by side", compare->sides[0].count,
+		cli_say("aligning %zu and %zu calls", compare->sides[0].count,
 			compare->sides[1].count);
 }
 
@@ -359,7 +359,7 @@ static void answer_print(struct answer *answer)
 	}
 	strbuf_add(&out, strbuf_str(&answer->text), answer->text.length);
 	if (strbuf_failed(&out) || strbuf_failed(&answer->text))
-		cli_say("no memory for the table; %s has every call", answer->file.path);
+		cli_say("out of memory for the table; %s has every call", answer->file.path);
 	else
 		cli_write(STDOUT_FILENO, strbuf_str(&out), out.length);
 	strbuf_fini(&out);
@@ -371,7 +371,7 @@ static void advise(const struct options *options)
 	if (options->log_level > OPT_LOG_WARN)
 		return;
 	if (options->argc > 0)
-		cli_say("%s is not run: --compare reads two recorded runs", options->argv[0]);
+		cli_say("%s is not started: --compare reads two recorded runs", options->argv[0]);
 	if (cli_tell_root("the inputs and of the output directory"))
 		return;
 	cli_tell_owner("input", options->input_path.path[0], "what is compared");
@@ -448,9 +448,9 @@ static int compare_inputs(struct answer *answer, struct mscope_error *err)
 	int side, r = 0;
 
 	if (options->level.mask == 0)
-		return error_set(err, MSCOPE_E_USAGE,
-				 "--level names nothing to compare; allowed with --compare: op, "
-				 "kernel");
+		return error_set(
+			err, MSCOPE_E_USAGE,
+			"--level names nothing to compare; allowed with --compare: op, kernel");
 	if (options->steps.count == 2)
 		return compare_one(answer, paths[0], paths[0], 0, err);
 	for (side = 0; side < 2 && r == 0; side++)

@@ -42,7 +42,7 @@ static bool read_pid(const char *text, uint32_t *out)
 	unsigned long pid = strtoul(text, &end, 10);
 
 	if (*end != '\0' || pid == 0 || pid > INT_MAX) {
-		cli_say("'%s' is no process id", text);
+		cli_say("'%s' is not a process id", text);
 		return false;
 	}
 	*out = (uint32_t)pid;
@@ -64,23 +64,24 @@ static bool tell(const struct command *command, uint32_t pid, int32_t result)
 		if (result == 0)
 			return true;
 		if (result == -ENOENT)
-			cli_say("nothing records process %u: msmemscope attach %u", pid, pid);
+			cli_say("process %u is not recorded; to record it: msmemscope attach %u",
+				pid, pid);
 		else
 			cli_say("process %u: %s", pid, strerror(-result));
 		return false;
 	case CONTROL_STOP:
 		if (result != 1)
-			cli_say("process %u has no window that could end", pid);
+			cli_say("process %u has no open window", pid);
 		return result == 1;
 	case CONTROL_STEP:
 		if (result <= 0)
-			cli_say("process %u records nothing now", pid);
+			cli_say("process %u is not recording now", pid);
 		return result > 0;
 	case CONTROL_WHO:
 		if (result == -ENOENT)
-			cli_say("process %u records nothing now", pid);
+			cli_say("process %u is not recording now", pid);
 		else if (result < 0)
-			cli_say("process %u has no Python interpreter that could look", pid);
+			cli_say("process %u has no Python interpreter that can answer", pid);
 		return result == 0;
 	default:
 		return true;
@@ -101,7 +102,7 @@ int cmd_ctl(const struct options *options)
 			command = &commands[i];
 	}
 	if (command == NULL) {
-		cli_say("ctl knows start, stop, step, snapshot, flush and who, not '%s'",
+		cli_say("ctl does not know '%s'; it knows start, stop, step, snapshot, flush and who",
 			options->argv[2]);
 		return MSCOPE_EXIT_USAGE;
 	}
@@ -241,14 +242,14 @@ static int attach_python(uint32_t pid, const struct options *options,
 	if (r == -ENOENT && err.code == 0)
 		return failed(why);
 	if (r == -ENOEXEC)
-		(void)error_set(&err, r,
-				"process %u is a Python program without the collector: install "
-				"gdb and attach again, or call start() in its code",
-				pid);
+		(void)error_set(
+			&err, r,
+			"process %u is a Python program that is not recorded: install gdb and attach again, or call start() in its code",
+			pid);
 	if (r < 0)
 		return failed(&err);
-	cli_say("process %u is recorded; end it by: msmemscope ctl %u stop", pid, pid);
-	cli_say("Memory that it allocated before is not known, nor when that is freed.");
+	cli_say("process %u is now recorded; to stop: msmemscope ctl %u stop", pid, pid);
+	cli_say("Memory that it allocated before, and its frees, are not recorded.");
 	return MSCOPE_EXIT_OK;
 }
 
@@ -270,12 +271,13 @@ int cmd_attach(const struct options *options)
 	if (remote_ask(&remote, CONTROL_NOTHING, NULL, ANSWER_MS, &result, &err) < 0)
 		return failed(&err);
 	if (result != 0) {
-		cli_say("process %u is recorded already: msmemscope ctl %u start", pid, pid);
+		cli_say("process %u is recorded already; to start a window: msmemscope ctl %u start",
+			pid, pid);
 		return MSCOPE_EXIT_FAILED;
 	}
 	log_fd = open_log(options, pid, log, sizeof(log));
 	if (log_fd < 0) {
-		cli_say("cannot write into %s: %s", options->output_path, strerror(-log_fd));
+		cli_say("cannot write to %s: %s", options->output_path, strerror(-log_fd));
 		return MSCOPE_EXIT_FAILED;
 	}
 	said = lseek(log_fd, 0, SEEK_END);
@@ -293,7 +295,7 @@ int cmd_attach(const struct options *options)
 	}
 	if (remote_ask(&remote, CONTROL_START, NULL, ANSWER_MS, &result, &err) < 0)
 		return failed(&err);
-	cli_say("process %u is recorded; end it by: msmemscope ctl %u stop", pid, pid);
-	cli_say("what is found will be in %s", log);
+	cli_say("process %u is now recorded; to stop: msmemscope ctl %u stop", pid, pid);
+	cli_say("results will be in %s", log);
 	return MSCOPE_EXIT_OK;
 }

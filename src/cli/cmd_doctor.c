@@ -104,7 +104,7 @@ static void check_tree(struct doctor *doctor)
 	}
 	if (tree_collector(doctor->collector, sizeof(doctor->collector), &err) < 0) {
 		doctor->collector[0] = '\0';
-		add_line(doctor, BAD, "collector", "copy the whole tree, not bin/msmemscope alone",
+		add_line(doctor, BAD, "collector", "copy the whole tree, not only bin/msmemscope",
 			 "%s", err.message);
 	}
 	if (off != NULL && strcmp(off, "0") != 0)
@@ -150,7 +150,7 @@ static void check_loads(struct doctor *doctor)
 	}
 	if (i == MSCOPE_COUNT(probes)) {
 		add_line(doctor, NOTE, "collector", NULL,
-			 "not tried: no program of this machine is known that takes a preload (%s)",
+			 "not tried: no suitable program found on this machine (%s)",
 			 doctor->collector);
 		return;
 	}
@@ -175,18 +175,16 @@ static void check_loads(struct doctor *doctor)
 		add_line(doctor, OK, "collector", NULL, "loads into %s: %s", probes[i][0],
 			 doctor->collector);
 	else
-		add_line(doctor, BAD, "collector",
-			 "take the msmemscope that was built for this machine",
+		add_line(doctor, BAD, "collector", "use the msmemscope built for this machine",
 			 "%s does not run with %s preloaded (%s%d): %.300s", probes[i][0],
 			 doctor->collector, r < 0 ? "error " : "exit code ", r < 0 ? -r : r,
 			 strbuf_str(&output));
 	if (split)
-		add_line(doctor, NOTE, "path", "move the tree, if that is to work too",
-			 "%s has a blank or a colon, where the loader splits LD_PRELOAD; a launch "
-			 "goes "
-			 "around it, LD_PRELOAD "
-			 "set by hand cannot",
-			 doctor->prefix);
+		add_line(
+			doctor, NOTE, "path",
+			"move the tree to another path, if you set LD_PRELOAD by hand",
+			"%s has a blank or a colon, where the loader splits LD_PRELOAD; a launch works, LD_PRELOAD set by hand does not",
+			doctor->prefix);
 	strbuf_fini(&output);
 }
 
@@ -199,11 +197,10 @@ static void check_gate(struct doctor *doctor)
 		return;
 	if (realpath(doctor->collector, real) == NULL ||
 	    strcmp(base_name(real), TREE_COLLECTOR) != 0) {
-		add_line(doctor, BAD, "torch_npu's gate", "copy the file instead of linking to it",
-			 "pools of torch_npu and MindSpore will not be seen: %s is really %s, and "
-			 "they "
-			 "look for a file named " TREE_COLLECTOR,
-			 doctor->collector, real);
+		add_line(
+			doctor, BAD, "torch_npu's gate", "copy the file instead of linking to it",
+			"pools of torch_npu and MindSpore will not be seen: %s is really %s, and they look for a file named " TREE_COLLECTOR,
+			doctor->collector, real);
 		return;
 	}
 	if (doctor->ascend_home == NULL) {
@@ -242,9 +239,7 @@ static const struct library libraries[] = {
 
 /* Directories in which installations of Ascend software put libraries, for the cure. */
 static const char usual_places[] =
-	"/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/lib64/common:"
-	"/usr/local/Ascend/driver/lib64:/usr/local/dcmi:"
-	"/usr/local/Ascend/ascend-toolkit/latest/lib64:/usr/local/Ascend/latest/lib64";
+	"/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/lib64/common:/usr/local/Ascend/driver/lib64:/usr/local/dcmi:/usr/local/Ascend/ascend-toolkit/latest/lib64:/usr/local/Ascend/latest/lib64";
 
 /* The file that the loader or our collector finds for a library; false if neither does. */
 static bool find_library(const struct doctor *doctor, const char *name, char *out, size_t bytes)
@@ -270,10 +265,10 @@ static void check_libraries(struct doctor *doctor)
 		any = any || found[i];
 	}
 	if (!any && ld_so_find_along(usual_places, libraries[0].name, path, sizeof(path)) != 0) {
-		add_line(doctor, NOTE, "Ascend software",
-			 "source set_env.sh of CANN; or use the simulated NPU: put simnpu/lib64 of "
-			 "this tree into LD_LIBRARY_PATH",
-			 "none of its libraries is found");
+		add_line(
+			doctor, NOTE, "Ascend software",
+			"source set_env.sh of CANN; or use the simulated NPU: put simnpu/lib64 of this tree into LD_LIBRARY_PATH",
+			"none of its libraries is found");
 		return;
 	}
 	for (i = 0; i < MSCOPE_COUNT(libraries); i++) {
@@ -287,11 +282,10 @@ static void check_libraries(struct doctor *doctor)
 		if (ld_so_find_along(usual_places, library->name, path, sizeof(path)) == 0) {
 			(void)snprintf(cure, sizeof(cure), "put %.*s into LD_LIBRARY_PATH",
 				       (int)(strrchr(path, '/') - path), path);
-			add_line(doctor, library->needed ? BAD : NOTE, library->name, cure,
-				 "lies in a directory that the loader does not search; without it "
-				 "no "
-				 "%s",
-				 library->provides);
+			add_line(
+				doctor, library->needed ? BAD : NOTE, library->name, cure,
+				"is in a directory that the loader does not search; without it no %s",
+				library->provides);
 			continue;
 		}
 		add_line(doctor, library->needed ? BAD : NOTE, library->name,
@@ -393,12 +387,11 @@ static void check_preloads(struct doctor *doctor)
 		if (ours)
 			add_line(
 				doctor, BAD, "LD_PRELOAD", "take it out of LD_PRELOAD",
-				"%s is another memory tool, or another copy of this one, and would "
-				"come in between",
+				"%s is another memory tool, or another copy of this one, and would interfere",
 				one);
 		else
 			add_line(doctor, NOTE, "LD_PRELOAD", NULL,
-				 "%s is preloaded too, behind msmemscope", one);
+				 "%s is preloaded too, after msmemscope", one);
 	}
 	free(copy);
 }
@@ -410,10 +403,10 @@ static void check_others(struct doctor *doctor)
 	size_t i;
 
 	if (mstx != NULL && !in_tree(doctor, mstx))
-		add_line(doctor, BAD, "mstx", "unset MSTX_INJECTION_PATH",
-			 "MSTX_INJECTION_PATH=%s: that tool gets marks, steps and pools instead of "
-			 "msmemscope",
-			 mstx);
+		add_line(
+			doctor, BAD, "mstx", "unset MSTX_INJECTION_PATH",
+			"MSTX_INJECTION_PATH=%s: that tool gets marks, steps and pools instead of msmemscope",
+			mstx);
 	for (i = 0; i < MSCOPE_COUNT(other_tools); i++) {
 		const struct other_tool *tool = &other_tools[i];
 		const char *value = variable(tool->variable);
@@ -427,7 +420,7 @@ static void check_others(struct doctor *doctor)
 	}
 	check_preloads(doctor);
 	if (doctor->count[NOTE] + doctor->count[BAD] == before)
-		add_line(doctor, OK, "other profilers", NULL, "none is set up in this environment");
+		add_line(doctor, OK, "other profilers", NULL, "not set up in this environment");
 }
 
 /* ---- the system ---- */
@@ -438,10 +431,10 @@ static void check_libc(struct doctor *doctor)
 	unsigned int major = 0, minor = 0;
 
 	if (ld_so_find("libc.so.6", path, sizeof(path)) != 0) {
-		add_line(doctor, BAD, "C library",
-			 "run the program on a system with glibc, such as a container of Debian or "
-			 "openEuler",
-			 "no glibc is found, and the collector needs one");
+		add_line(
+			doctor, BAD, "C library",
+			"run the program on a system with glibc, such as a container of Debian or openEuler",
+			"no glibc is found, and the collector needs one");
 		return;
 	}
 	if (ld_so_glibc_version(path, version, sizeof(version)) != 0 ||
@@ -524,7 +517,7 @@ static void check_container(struct doctor *doctor)
 	    variable("container") != NULL ||
 	    file_holds("/proc/1/cgroup", words, MSCOPE_COUNT(words)))
 		add_line(doctor, NOTE, "container", NULL,
-			 "this is one: results outlive it only on a volume");
+			 "inside a container: only results on a volume outlive it");
 	else
 		add_line(doctor, OK, "container", NULL, "none noticed");
 }
@@ -538,7 +531,7 @@ static void check_limits(struct doctor *doctor)
 		return;
 	strbuf_add_size(&size, limit.rlim_cur);
 	add_line(doctor, limit.rlim_cur < SPACE_NONE ? BAD : NOTE, "file size limit",
-		 "ulimit -f unlimited", "files may grow to %s only; a trace that reaches it stops",
+		 "ulimit -f unlimited", "files are limited to %s; a trace stops at this size",
 		 strbuf_str(&size));
 	strbuf_fini(&size);
 }
@@ -579,15 +572,15 @@ static void check_place(struct doctor *doctor, const char *subject, const char *
 		add_line(doctor, BAD, subject, cure, "%s: only %s free", directory,
 			 strbuf_str(&size));
 	else if (raw && remote)
-		add_line(doctor, NOTE, subject, cure,
-			 "%s: %s, and no local disk was found; it works, but costs the program %s",
-			 directory, memory ? "in memory" : "on a network",
-			 memory ? "memory" : "time");
+		add_line(
+			doctor, NOTE, subject, cure,
+			"%s: %s, and no local disk was found; recording works, but costs the program %s",
+			directory, memory ? "in memory" : "on a network",
+			memory ? "memory" : "time");
 	else if (bytes < SPACE_LITTLE)
 		add_line(doctor, NOTE, subject, cure,
-			 "%s: %s free; a trace may take a tenth of that unless --max-disk says "
-			 "otherwise",
-			 directory, strbuf_str(&size));
+			 "%s: %s free; a trace may use a tenth of it (--max-disk)", directory,
+			 strbuf_str(&size));
 	else
 		add_line(doctor, OK, subject, NULL, "%s: %s, %s free", directory,
 			 !remote  ? "local disk"
@@ -654,16 +647,16 @@ static void check_loadable(struct doctor *doctor, const struct preflight_report 
 		return;
 	find_missing(report, &missing, &unfit);
 	if (missing.length > 0)
-		add_line(doctor, BAD, "its libraries",
-			 "put their directories into LD_LIBRARY_PATH, or source the set_env.sh "
-			 "that belongs to them",
-			 "%s cannot start: the loader does not find %s", report->executed,
-			 strbuf_str(&missing));
+		add_line(
+			doctor, BAD, "its libraries",
+			"put their directories into LD_LIBRARY_PATH, or source the set_env.sh that belongs to them",
+			"%s cannot start: the loader does not find %s", report->executed,
+			strbuf_str(&missing));
 	else if (unfit.length > 0)
-		add_line(doctor, BAD, "its libraries", "use those that it was built with",
+		add_line(doctor, BAD, "its libraries", "use the versions it was built with",
 			 "%s cannot start: %s", report->executed, strbuf_str(&unfit));
 	else
-		add_line(doctor, OK, "its libraries", NULL, "the loader finds all of them");
+		add_line(doctor, OK, "its libraries", NULL, "the loader finds all");
 	strbuf_fini(&missing);
 	strbuf_fini(&unfit);
 }
@@ -683,8 +676,8 @@ static void check_program(struct doctor *doctor)
 		return;
 	}
 	if (preflight_inspect(path, &report) < 0) {
-		add_line(doctor, NOTE, "program", NULL,
-			 "%s cannot be read, so nothing is known about it", path);
+		add_line(doctor, NOTE, "program", NULL, "%s cannot be read, so it is not checked",
+			 path);
 		return;
 	}
 	preflight_inspect_words(options->argv + 1, &report);
@@ -867,14 +860,13 @@ static void check_subscriber(struct doctor *doctor)
 
 	if (injected != NULL && !in_tree(doctor, injected))
 		add_line(doctor, NOTE, "CUPTI subscriber",
-			 "unset CUDA_INJECTION64_PATH to have driver memory and kernels recorded",
-			 "%s has it, by CUDA_INJECTION64_PATH; PyTorch's pools are recorded all "
-			 "the same",
+			 "unset CUDA_INJECTION64_PATH to record driver memory and kernels",
+			 "used by %s (CUDA_INJECTION64_PATH); PyTorch's pools are still recorded",
 			 injected);
 	else
-		add_line(doctor, OK, "CUPTI subscriber", NULL,
-			 "free; when a profiler in the program asks for it, msmemscope steps aside "
-			 "and says so");
+		add_line(
+			doctor, OK, "CUPTI subscriber", NULL,
+			"free; if a profiler in the program needs it, msmemscope releases it and says so");
 }
 
 static void check_cuda(struct doctor *doctor)
@@ -889,14 +881,14 @@ static void check_cuda(struct doctor *doctor)
 		return;
 	}
 	add_line(doctor, OK, "libcuda.so.1", NULL,
-		 "%s%s: memory of PyTorch on the GPU is recorded without options", path, version);
+		 "%s%s: memory of PyTorch on the GPU is recorded by default", path, version);
 	if (find_cupti(doctor, path))
 		add_line(doctor, OK, "CUPTI", NULL, "%s: driver memory, kernels", path);
 	else
-		add_line(doctor, NOTE, "CUPTI",
-			 "install it (pip install nvidia-cuda-cupti), or set CUPTI_LIBRARY to the "
-			 "file",
-			 "not found; without it no driver memory outside of pools, and no kernels");
+		add_line(
+			doctor, NOTE, "CUPTI",
+			"install it (pip install nvidia-cuda-cupti), or set CUPTI_LIBRARY to the file",
+			"not found; without it, driver memory outside of pools and kernels are not recorded");
 	if (ld_so_find("libnvidia-ml.so.1", path, sizeof(path)) == 0)
 		add_line(doctor, OK, "NVML", NULL,
 			 "%s: usage of process and device, as the driver counts it", path);
@@ -916,14 +908,14 @@ static void check_devices(struct doctor *doctor)
 	if (machine.gpu)
 		check_cuda(doctor);
 	if (machine.npu || machine.gpu)
-		add_line(doctor, OK, "CPU", NULL,
-			 "tensors of PyTorch in host memory are recorded with --device=cpu, or "
-			 "beside a device with --device=%s",
-			 beside);
+		add_line(
+			doctor, OK, "CPU", NULL,
+			"CPU tensors of PyTorch are recorded with --device=cpu, or together with a device with --device=%s",
+			beside);
 	else
-		add_line(doctor, OK, "CPU", NULL,
-			 "tensors of PyTorch in host memory are recorded without options, because "
-			 "no NPU and no GPU is found here");
+		add_line(
+			doctor, OK, "CPU", NULL,
+			"CPU tensors of PyTorch are recorded by default, because this machine has no NPU and no GPU");
 }
 
 static void (*const checks[])(struct doctor *doctor) = {
@@ -949,7 +941,7 @@ int cmd_doctor(const struct options *options)
 	cli_show(STDOUT_FILENO, &doctor.text);
 	strbuf_fini(&doctor.text);
 	if (options->log_level <= OPT_LOG_WARN)
-		cli_say("%u in order, %u to note, %u bad", doctor.count[OK], doctor.count[NOTE],
+		cli_say("%u ok, %u notes, %u bad", doctor.count[OK], doctor.count[NOTE],
 			doctor.count[BAD]);
 	return doctor.count[BAD] > 0 ? MSCOPE_EXIT_FAILED : MSCOPE_EXIT_OK;
 }

@@ -237,7 +237,7 @@ static int follow_target(struct api_engine *engine)
 	int r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
 
 	if (r < 0)
-		outcome_say(&engine->outcome, "%s; finish the files with: msmemscope recover %s",
+		outcome_say(&engine->outcome, "%s; to finish the files: msmemscope recover %s",
 			    err.message, engine->place.directory);
 	if (atomic_load(&session->failed_starts) > 0)
 		outcome_say(&engine->outcome, "the process could not be recorded: %s",
@@ -279,7 +279,7 @@ int cmd_engine(const struct options *given)
 	descriptors_raise();
 	if (*end != '\0' || pid == 0 || pid > INT_MAX ||
 	    !process_watch_pid(&engine->target, (uint32_t)pid)) {
-		cli_say("there is no process %s", options->argv[1]);
+		cli_say("no such process: %s", options->argv[1]);
 		free(engine);
 		return MSCOPE_EXIT_USAGE;
 	}

@@ -47,16 +47,14 @@ static void warn_absent(const struct options *options, const struct export_job *
 	if (option_set_has(&options->call_stack, OPT_STACK_C) && header->c_depth == 0)
 		cli_say("no C call stacks: the trace was recorded without --call-stack=c");
 	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON) && header->python_shown == 0)
-		cli_say("short Python call stacks: the trace was recorded without "
-			"--call-stack=python, so allocations have at most %u frames and frees none",
+		cli_say("short Python call stacks: the trace was recorded without --call-stack=python, so allocations have at most %u frames and frees none",
 			SESSION_SITE_FRAMES);
 	if (options_given(options, OPTION_ID_level) &&
 	    option_set_has(&options->level, OPT_LEVEL_KERNEL) && totals->launches > 0 &&
 	    job->pass.kernel_rows == 0)
 		cli_say("no kernels: the trace was recorded without --level=kernel");
 	if (totals->dropped_events > 0)
-		cli_say("the first %llu events were given up during the run (--max-disk); rows "
-			"begin after them",
+		cli_say("the first %llu events were given up during the run (--max-disk); rows start after them",
 			(unsigned long long)totals->dropped_events);
 }
 
@@ -116,15 +114,15 @@ static int print_result(struct export *export, const struct reading *reading,
 	if (!input->imported)
 		warn_absent(export->options, job);
 	if (!reading_warn_rows(reading, input) && damaged)
-		cli_say("%s is damaged; what could be read is in %s", reading->word,
+		cli_say("%s is damaged; everything readable is in %s", reading->word,
 			job->project->path);
 	if (input->unfinished)
-		cli_say("%s is unfinished; msmemscope recover makes its own files", reading->word);
+		cli_say("%s is incomplete; run: msmemscope recover", reading->word);
 	if (damaged || input->unfinished)
 		return MSCOPE_EXIT_DAMAGED;
 	if (job->project->dumps > 0)
 		return MSCOPE_EXIT_OK;
-	cli_say("no dump was written: %s has nothing of what is asked for; %s has the report",
+	cli_say("no dump written: nothing in %s matches the options; %s has the report",
 		reading->word, job->project->path);
 	return job->session->events == 0 ? MSCOPE_EXIT_OK : MSCOPE_EXIT_FAILED;
 }
@@ -248,7 +246,7 @@ static int export_view(void *arg, const char *word, uint32_t pid, struct reading
 		damaged = report_is_damaged(&report);
 		add_view(export, &reading, &job, damaged);
 		if (!reading_warn_rows(&reading, &input) && damaged)
-			cli_say("%s is damaged; what could be read is in %s", word,
+			cli_say("%s is damaged; everything readable is in %s", word,
 				job.view.files[0].path);
 		if (damaged || input.unfinished)
 			exit_code = MSCOPE_EXIT_DAMAGED;

@@ -98,8 +98,7 @@ int cmd_fleet(const struct options *options)
 	int r;
 
 	if (question == NULL) {
-		cli_say("fleet %s is unknown; there are show, compare, history and check",
-			options->argv[1]);
+		cli_say("unknown: fleet %s; use show, compare, history or check", options->argv[1]);
 		return MSCOPE_EXIT_USAGE;
 	}
 	if (options->argc - 2 < question->fewest || options->argc - 2 > question->most) {

@@ -112,7 +112,7 @@ static int show(void *arg, const char *word, uint32_t pid, struct reading_proces
 		exit_code = report_input(info, word, &input);
 		(void)reading_warn_rows(&reading, &input);
 		if (input.unfinished)
-			cli_say("%s is unfinished; msmemscope recover makes its files", word);
+			cli_say("%s is incomplete; run: msmemscope recover", word);
 	}
 	input_close(&input);
 	return exit_code;

@@ -73,10 +73,10 @@ static int preloadable(struct launch *launch, struct mscope_error *err)
 		return 0;
 	(void)snprintf(link, sizeof(link), "%s/%s", launch->place.directory, TREE_COLLECTOR);
 	if (strpbrk(link, " :") != NULL)
-		return error_set(err, -EINVAL,
-				 "the loader cannot preload a library below a path with a blank or "
-				 "colon: neither %s nor %s; use --trace-dir",
-				 launch->collector, launch->place.directory);
+		return error_set(
+			err, -EINVAL,
+			"the loader cannot preload from a path with a blank or colon, as %s and %s have; use --trace-dir",
+			launch->collector, launch->place.directory);
 	if (symlink(launch->collector, link) < 0)
 		return error_set(err, -errno, "cannot create %s: %s", link, strerror(errno));
 	(void)snprintf(launch->collector, sizeof(launch->collector), "%s", link);
@@ -103,8 +103,7 @@ static void found_unfinished(void *arg, const char *directory)
 		return;
 	/* Without a lock, no engine is at work there any more. */
 	if (session_lock(&place) == 0)
-		cli_say("an earlier launch was killed before its files were finished; finish them "
-			"with: msmemscope recover %s",
+		cli_say("an earlier launch was killed and its files are incomplete; run: msmemscope recover %s",
 			directory);
 	session_close(&place);
 }
@@ -143,8 +142,7 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 		return r;
 	}
 	if (launch->place.on_memory && options->log_level <= OPT_LOG_WARN)
-		cli_say("no local disk found: the trace lies in memory or on a network (%s); "
-			"--trace-dir names a better place",
+		cli_say("no local disk found: the trace is in memory or on a network (%s); use --trace-dir for a local directory",
 			launch->place.directory);
 	return 0;
 }
@@ -395,8 +393,8 @@ static int leave_orphans(struct launch *launch, struct follow *follow, uint32_t 
 	int code;
 
 	outcome_say(&launch->outcome,
-		    "%u process%s of the program still run%s; the files come when %s", count,
-		    count == 1 ? "" : "es", count == 1 ? "s" : "",
+		    "%u process%s of the program still run%s; the files are complete when %s",
+		    count, count == 1 ? "" : "es", count == 1 ? "s" : "",
 		    count == 1 ? "it ends" : "they end");
 	storing_finish(&launch->storing, &launch->outcome, launch->options->output_path);
 	code = outcome_print(&launch->outcome);
@@ -422,26 +420,23 @@ static void say_nothing(struct launch *launch)
 	if (launch->runs_torch)
 		outcome_say(
 			&launch->outcome,
-			"nothing was recorded: no process of this program used device memory. It "
-			"used PyTorch on the CPU: --device=cpu records CPU tensors");
+			"nothing was recorded: the program used no device memory. It used PyTorch on the CPU: --device=cpu records CPU tensors");
 	else if (launch->place.session->host)
 		outcome_say(
 			&launch->outcome,
-			"nothing was recorded: no process of this program used device memory or "
-			"tensors of PyTorch%s; msmemscope doctor says what can be recorded",
+			"nothing was recorded: the program used no device memory and no CPU tensors of PyTorch%s; see msmemscope doctor",
 			launch->cpu_chosen ? " (no NPU and no GPU was found here)" : "");
 	else if (machine_is_bare(machine))
 		outcome_say(
 			&launch->outcome,
-			"nothing was recorded: no process of this program used device memory. No "
-			"NPU and no GPU was found here; --device=cpu records tensors of PyTorch");
+			"nothing was recorded: the program used no device memory. No NPU and no GPU was found here; --device=cpu records CPU tensors of PyTorch");
 	else
-		outcome_say(&launch->outcome,
-			    "nothing was recorded: no process of this program used device memory, "
-			    "though there is %s here; msmemscope doctor says what can be recorded",
-			    machine->npu && machine->gpu ? "an NPU and a GPU"
-			    : machine->npu		 ? "an NPU"
-							 : "a GPU");
+		outcome_say(
+			&launch->outcome,
+			"nothing was recorded: the program used no device memory, although this machine has %s; see msmemscope doctor",
+			machine->npu && machine->gpu ? "an NPU and a GPU"
+			: machine->npu		     ? "an NPU"
+						     : "a GPU");
 }
 
 /* Marks of a program that keeps its tensors in host memory make a trace without memory. */
@@ -455,8 +450,9 @@ static void say_no_memory(struct launch *launch)
 			return;
 	}
 	if (launch->outcome.digest_count > 0 && launch->runs_torch)
-		outcome_say(&launch->outcome, "no memory was recorded: the program used PyTorch on "
-					      "the CPU; --device=cpu records CPU tensors");
+		outcome_say(
+			&launch->outcome,
+			"no memory was recorded: the program used PyTorch on the CPU; --device=cpu records CPU tensors");
 }
 
 static int engine_main(void *arg, int control_fd)
@@ -497,7 +493,7 @@ static int engine_main(void *arg, int control_fd)
 		follow = NULL;
 	}
 	if (r < 0)
-		outcome_say(&launch->outcome, "%s; finish the files with: msmemscope recover %s",
+		outcome_say(&launch->outcome, "%s; to finish the files: msmemscope recover %s",
 			    err.message, launch->place.directory);
 	if (result.interrupted) {
 		outcome_discard(&launch->outcome); /* the supervisor's parent says how to go on */
@@ -584,12 +580,10 @@ static void say_how_it_ended(const struct launch *launch, const struct superviso
 				launch->options->argv[0], strerror(result->exec_errno));
 		launch_refuse(launch->options, err.message);
 	} else if (result->interrupted && !is_complete(result)) {
-		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
-			"%s",
+		cli_say("interrupted; nothing is lost, to finish the files: msmemscope recover %s",
 			launch->place.directory);
 	} else if (result->engine_lost) {
-		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
-			"recover %s",
+		cli_say("the engine died; nothing is lost, to finish the files: msmemscope recover %s",
 			launch->place.directory);
 	}
 	if ((result->interrupted && !is_complete(result)) || result->engine_lost)
@@ -645,7 +639,7 @@ int cmd_launch(const struct options *given)
 		cli_say("%s", err.code != 0 ? err.message : mscope_status_str(r));
 		free(launch);
 		if (options->best_effort) {
-			cli_say("running the program without recording, as --best-effort asks");
+			cli_say("running the program without recording (--best-effort)");
 			return run_bare(options, path);
 		}
 		return MSCOPE_EXIT_FAILED;
@@ -664,7 +658,7 @@ int cmd_launch(const struct options *given)
 		cli_say("cannot start: %s", mscope_status_str(r));
 		(void)session_remove(&launch->place);
 		if (options->best_effort) {
-			cli_say("running the program without recording, as --best-effort asks");
+			cli_say("running the program without recording (--best-effort)");
 			return run_bare(options, path);
 		}
 		return MSCOPE_EXIT_FAILED;

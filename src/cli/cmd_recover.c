@@ -139,12 +139,12 @@ int cmd_recover(const struct options *options)
 		cli_show(STDOUT_FILENO, &json);
 	}
 	if (recovery.alive > 0)
-		outcome_say(&recovery.outcome,
-			    recovery.alive == 1 ? "%u process still runs and goes on recording; "
-						  "recover again when it has ended"
-						: "%u processes still run and go on recording; "
-						  "recover again when they have ended",
-			    recovery.alive);
+		outcome_say(
+			&recovery.outcome,
+			recovery.alive == 1
+				? "%u process is still running and recording; recover again when it has ended"
+				: "%u processes are still running and recording; recover again when they have ended",
+			recovery.alive);
 	launch_report_make(&recovery.report, &recovery.outcome, io_scratch(), NULL, NULL);
 	(void)outcome_print(&recovery.outcome);
 	strbuf_fini(&json);

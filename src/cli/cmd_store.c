@@ -290,8 +290,7 @@ static void say_end(const struct adding *adding)
 		strbuf_fini(&text);
 	}
 	if (adding->failure.code != 0) {
-		cli_say("%s; %u of %zu processes %s stored, nothing is lost: run the same command "
-			"again when the cause is mended",
+		cli_say("%s; %u of %zu processes %s stored, nothing is lost: fix the cause and run the same command again",
 			adding->failure.message, adding->stored, adding->count,
 			adding->stored == 1 ? "is" : "are");
 	} else if (!adding->options->json && adding->stored > 0 &&
@@ -310,7 +309,7 @@ int cmd_store(const struct options *options)
 	int k, r;
 
 	if (strcmp(options->argv[1], "add") != 0) {
-		cli_say("store %s is unknown; there is store add", options->argv[1]);
+		cli_say("unknown: store %s; use store add", options->argv[1]);
 		return MSCOPE_EXIT_USAGE;
 	}
 	r = store_place_find(options, true, &adding.place, &err);

@@ -368,7 +368,7 @@ static int serve(const struct options *options, const char *word, const struct r
 	if (r == 0) {
 		r = keep_token(&server, directory, path);
 		if (r < 0)
-			(void)error_set(&err, r, "cannot write the token into %s: %s", directory,
+			(void)error_set(&err, r, "cannot write the token to %s: %s", directory,
 					strerror(-r));
 	}
 	if (r < 0) {
@@ -377,7 +377,7 @@ static int serve(const struct options *options, const char *word, const struct r
 		server.metrics = on_metrics;
 		server.work = on_work;
 		server.arg = exporter;
-		cli_say("serves http://127.0.0.1:%u/metrics; the token is in %s (Ctrl-C ends it)",
+		cli_say("serving http://127.0.0.1:%u/metrics; the token is in %s (Ctrl-C stops)",
 			server.port, path);
 		if (server_run(&server, &stopped) == 0)
 			exit_code = MSCOPE_EXIT_OK;
@@ -423,7 +423,7 @@ static int list_launches(const struct options *options, const struct running *ru
 		cli_show(STDOUT_FILENO, &text);
 	strbuf_fini(&text);
 	if (!options->json)
-		cli_say("%zu launches run; name one: msmemscope top PID", running->count);
+		cli_say("%zu launches are running; choose one: msmemscope top PID", running->count);
 	return MSCOPE_EXIT_OK;
 }
 
@@ -462,7 +462,7 @@ int cmd_top(const struct options *options)
 	else if (serves)
 		exit_code = serve(options, word, &running);
 	else if (running.count == 0)
-		cli_say("no launch of yours runs now");
+		cli_say("no launch of this user is running");
 	else if (running.count > 1)
 		exit_code = list_launches(options, &running);
 	else

@@ -81,10 +81,10 @@ static bool write_redirect(const char *address, char *out, size_t bytes)
 	fd = mkostemps(out, (int)strlen(".html"), O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	strbuf_addf(&text,
-		    "<!doctype html><title>msmemscope</title>"
-		    "<meta http-equiv=\"refresh\" content=\"0; url=%s\">\n",
-		    address);
+	strbuf_addf(
+		&text,
+		"<!doctype html><title>msmemscope</title><meta http-equiv=\"refresh\" content=\"0; url=%s\">\n",
+		address);
 	r = io_flush(fd, &text);
 	strbuf_fini(&text);
 	if (close(fd) == 0 && r == 0)
@@ -144,7 +144,7 @@ int cmd_view(const struct options *options)
 		server.store = page;
 		(void)snprintf(address, sizeof(address), "http://127.0.0.1:%u/?token=%s",
 			       server.port, server.token);
-		cli_say("open %s (Ctrl-C ends it)", address);
+		cli_say("open %s (Ctrl-C stops)", address);
 		if (!options->no_browser)
 			open_browser(address, redirect, sizeof(redirect));
 		if (server_run(&server, &stopped) < 0)

@@ -43,8 +43,7 @@ static bool look_at(pid_t pid, struct ancestor *out)
 	*close = '\0';
 	(void)snprintf(out->name, sizeof(out->name), "%s", open + 1);
 	return sscanf(close + 1,
-		      " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-		      "%*d %llu",
+		      " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
 		      &out->parent, &out->start_ticks) == 2;
 }
 

@@ -146,7 +146,8 @@ static bool make(const struct launch_report *report, const char *path, struct ou
 	(void)close(ends[0]);
 	if (!made)
 		outcome_say(outcome,
-			    LAUNCH_REPORT_FILE " was not made: %s; msmemscope report %s makes it",
+			    LAUNCH_REPORT_FILE
+			    " was not written: %s; to write it: msmemscope report %s",
 			    why, outcome->next);
 	return made;
 }

@@ -32,9 +32,8 @@ static bool has_device(const char *prefix)
 
 struct machine machine_look(void)
 {
-	static const char usual[] = "/usr/local/Ascend/driver/lib64/driver:"
-				    "/usr/local/Ascend/driver/lib64:"
-				    "/usr/local/Ascend/ascend-toolkit/latest/lib64";
+	static const char usual[] =
+		"/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/lib64:/usr/local/Ascend/ascend-toolkit/latest/lib64";
 	static const char driver[] = "libascend_hal.so";
 	const char *home = getenv("ASCEND_HOME_PATH");
 	char path[PATH_MAX], directory[PATH_MAX];

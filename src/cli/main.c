@@ -149,7 +149,7 @@ static int answer_about_us(const struct options *options)
 	struct strbuf text = {0};
 
 	if (options->help) {
-		options_help(&text, options->verb);
+		options_help(&text, options->verb, options->help_all);
 		return print(&text);
 	}
 	return options->version ? print_version() : print_prefix();

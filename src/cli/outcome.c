@@ -81,8 +81,8 @@ static void say_steps(struct outcome *outcome)
 		strbuf_addf(&list, "%s%u", i == 0 ? "" : ", ", outcome->steps_missing[i]);
 	if (outcome->missing_count > shown)
 		strbuf_addf(&list, " and %zu more", outcome->missing_count - shown);
-	outcome_say(outcome, "--steps: %s never came; %u step%s seen", strbuf_str(&list),
-		    outcome->steps_seen, outcome->steps_seen == 1 ? " was" : "s were");
+	outcome_say(outcome, "--steps: %s not reached; the run had %u step%s", strbuf_str(&list),
+		    outcome->steps_seen, outcome->steps_seen == 1 ? "" : "s");
 	strbuf_fini(&list);
 }
 
@@ -167,12 +167,12 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 	add_error(outcome, &pipeline->pack_error);
 	add_error(outcome, &pipeline->pass.sink_error);
 	if (failed)
-		outcome_say(outcome,
-			    "what was recorded is kept in %s; when the cause is mended: msmemscope "
-			    "recover %.*s",
-			    pipeline->raw_path,
-			    (int)(strrchr(pipeline->raw_path, '/') - pipeline->raw_path),
-			    pipeline->raw_path);
+		outcome_say(
+			outcome,
+			"the recording is kept in %s; fix the cause, then run: msmemscope recover %.*s",
+			pipeline->raw_path,
+			(int)(strrchr(pipeline->raw_path, '/') - pipeline->raw_path),
+			pipeline->raw_path);
 }
 
 void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipeline,
@@ -215,9 +215,7 @@ void outcome_incomplete(void *arg, const struct pipeline *pipeline, const struct
 	const char *raw = pipeline->raw_path;
 
 	(void)arg;
-	cli_say("process %u: stop() did not complete its files: %s; nothing is lost, finish what "
-		"is "
-		"missing when the program has ended: msmemscope recover %.*s",
+	cli_say("process %u: stop() did not complete its files: %s; nothing is lost, run this when the program has ended: msmemscope recover %.*s",
 		run_header(pipeline->run)->pid, err->message, (int)(strrchr(raw, '/') - raw), raw);
 }
 

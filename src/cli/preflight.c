@@ -82,8 +82,7 @@ static int refuse(const char *path, int code, struct mscope_error *err)
 		if ((st.st_mode & 0111) == 0)
 			return error_set(
 				err, code,
-				"cannot execute %s: it has no execute permission; chmod +x "
-				"helps if it is a program",
+				"cannot execute %s: it has no execute permission; if it is a program, use chmod +x",
 				path);
 	}
 	return error_set(err, code, "cannot execute %s: %s", path, strerror(-code));
@@ -144,10 +143,10 @@ int preflight_resolve(const char *name, char *out_path, size_t out_bytes, struct
 	} else {
 		r = search_path(name, found, sizeof(found));
 		if (r == -ENOENT && check_executable(name) == 0)
-			return error_set(err, r,
-					 "no program %s in PATH; for the one in the current "
-					 "directory say ./%s",
-					 name, name);
+			return error_set(
+				err, r,
+				"no program %s in PATH; for the one in the current directory write ./%s",
+				name, name);
 		if (r == -ENOENT)
 			return error_set(err, r, "no program %s in PATH", name);
 	}
@@ -340,13 +339,11 @@ static void check_needed(struct program *p, const char *library)
 		if (environment_holds("LD_PRELOAD", library) ||
 		    (insists && environment_holds("ASAN_OPTIONS", "verify_asan_link_order=0")))
 			return;
-		add_finding(report, PREFLIGHT_SANITIZED, insists,
-			    "%s is built with %s, whose runtime %s before any other library: put "
-			    "it first with "
-			    "LD_PRELOAD=%s%s",
-			    p->path, z->name, insists ? "must be loaded" : "should be loaded",
-			    library,
-			    insists ? ", or set ASAN_OPTIONS=verify_asan_link_order=0" : "");
+		add_finding(
+			report, PREFLIGHT_SANITIZED, insists,
+			"%s is built with %s, whose runtime %s before any other library: put it first with LD_PRELOAD=%s%s",
+			p->path, z->name, insists ? "must be loaded" : "should be loaded", library,
+			insists ? ", or set ASAN_OPTIONS=verify_asan_link_order=0" : "");
 	}
 }
 
@@ -393,8 +390,7 @@ static bool inspect_dynamic(struct program *p)
 		if (z->symbol != NULL && p->report->runtime[0] == '\0' && exports(p, z->symbol))
 			add_finding(
 				p->report, PREFLIGHT_SANITIZED, false,
-				"%s holds %s inside: preloads need no order, but times and host "
-				"memory are not those of an ordinary build",
+				"%s contains %s: the order of preloads does not matter, but times and host memory differ from an ordinary build",
 				p->path, z->name);
 	}
 	return loader;
@@ -464,19 +460,15 @@ static void inspect_elf(struct program *p)
 	if (!wide || !little || machine != OWN_MACHINE) {
 		add_finding(
 			report, PREFLIGHT_FOREIGN, true,
-			"%s is a program for %s, this msmemscope is for %s: take the msmemscope "
-			"built for that machine",
+			"%s is a program for %s, this msmemscope is for %s: use the msmemscope built for that machine",
 			p->path, machine_name(machine, wide), machine_name(OWN_MACHINE, true));
 		return;
 	}
 	if (gains_rights(p))
-		add_finding(report, PREFLIGHT_PRIVILEGED, true,
-			    "%s gains rights when it is started (setuid, setgid or capabilities), "
-			    "so the "
-			    "loader ignores msmemscope: start it as the user whose rights it "
-			    "takes, or use "
-			    "a copy without them",
-			    p->path);
+		add_finding(
+			report, PREFLIGHT_PRIVILEGED, true,
+			"%s gains rights when it is started (setuid, setgid or capabilities), so the loader ignores msmemscope: start it as the user whose rights it takes, or use a copy without them",
+			p->path);
 	if (ehdr.e_phentsize != sizeof(Elf64_Phdr) || ehdr.e_phnum > HEADERS_MAX ||
 	    !read_at(p, ehdr.e_phoff, p->headers, ehdr.e_phnum * sizeof(Elf64_Phdr)))
 		return;
@@ -486,11 +478,10 @@ static void inspect_elf(struct program *p)
 	interp = find_header(p, PT_INTERP);
 	if (interp == NULL) {
 		if (!is_loader)
-			add_finding(report, PREFLIGHT_STATIC, true,
-				    "%s is linked statically, so nothing can be recorded in it: "
-				    "link it "
-				    "with the shared C library",
-				    p->path);
+			add_finding(
+				report, PREFLIGHT_STATIC, true,
+				"%s is linked statically, so nothing can be recorded: link it with the shared C library",
+				p->path);
 		return;
 	}
 	if (interp->p_filesz == 0 || interp->p_filesz >= sizeof(loader) ||
@@ -499,16 +490,14 @@ static void inspect_elf(struct program *p)
 	(void)snprintf(report->loader, sizeof(report->loader), "%.*s",
 		       (int)sizeof(report->loader) - 1, loader);
 	if (access(loader, F_OK) != 0)
-		add_finding(report, PREFLIGHT_INTERPRETER, true,
-			    "%s needs the loader %s, which is not here: install the C library that "
-			    "it was "
-			    "built for",
-			    p->path, loader);
+		add_finding(
+			report, PREFLIGHT_INTERPRETER, true,
+			"%s needs the loader %s, which is not here: install the C library that it was built for",
+			p->path, loader);
 	if (text_starts_with(base_name(loader), "ld-musl"))
 		add_finding(
 			report, PREFLIGHT_MUSL, true,
-			"%s runs on musl, where a library for glibc cannot be loaded: run it on a "
-			"system with glibc, built for that",
+			"%s runs on musl, where a library for glibc cannot be loaded: run it on a system with glibc, built for that",
 			p->path);
 }
 
@@ -568,18 +557,18 @@ static int follow_script(const char *script, char *line, struct preflight_report
 				return -ENOEXEC;
 			if (preflight_resolve(wanted, out_path, PATH_MAX, NULL) == 0)
 				return 0;
-			add_finding(report, PREFLIGHT_INTERPRETER, true,
-				    "%s is a script for %s, which is not in PATH: install it or "
-				    "correct the first line",
-				    script, wanted);
+			add_finding(
+				report, PREFLIGHT_INTERPRETER, true,
+				"%s is a script for %s, which is not in PATH: install it or correct the first line",
+				script, wanted);
 			return -ENOENT;
 		}
 	}
 	if (access(target, F_OK) != 0) {
-		add_finding(report, PREFLIGHT_INTERPRETER, true,
-			    "%s is a script for %s, which is not here: install it or correct the "
-			    "first line",
-			    script, target);
+		add_finding(
+			report, PREFLIGHT_INTERPRETER, true,
+			"%s is a script for %s, which is not here: install it or correct the first line",
+			script, target);
 		return -ENOENT;
 	}
 	(void)snprintf(out_path, PATH_MAX, "%s", target);
@@ -660,23 +649,20 @@ void preflight_inspect_words(char *const *argv, struct preflight_report *report)
 	const char *name = base_name(argv[0]), *user;
 
 	if (strcmp(name, "setpriv") == 0 && (user = setpriv_user(argv)) != NULL)
-		add_finding(report, PREFLIGHT_ELSEWHERE, true,
-			    "%s runs its command as user %s, who cannot write to the trace of this "
-			    "launch, so events are counted and not recorded: put msmemscope behind "
-			    "it",
-			    name, user);
+		add_finding(
+			report, PREFLIGHT_ELSEWHERE, true,
+			"%s runs its command as user %s, who cannot write to the trace of this launch, so events are counted but not recorded: put msmemscope after it",
+			name, user);
 	if (strcmp(name, "chroot") == 0)
-		add_finding(report, PREFLIGHT_ELSEWHERE, true,
-			    "%s runs its command in a tree where msmemscope is not found: put "
-			    "msmemscope behind it, in that tree",
-			    name);
+		add_finding(
+			report, PREFLIGHT_ELSEWHERE, true,
+			"%s runs its command in a tree without msmemscope: put msmemscope after it, in that tree",
+			name);
 	for (size_t i = 0; i < MSCOPE_COUNT(changers); i++) {
 		if (strcmp(name, changers[i]) == 0)
 			add_finding(
 				report, PREFLIGHT_ELSEWHERE, false,
-				"%s may run its command as another user, who cannot write to the "
-				"trace of this launch, so events are counted and not recorded: put "
-				"msmemscope behind it",
+				"%s may run its command as another user, who cannot write to the trace of this launch, so events are counted but not recorded: put msmemscope after it",
 				name);
 	}
 }

@@ -113,15 +113,15 @@ static _Noreturn void become_gdb(const char *gdb, const struct attaching *attach
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	(void)snprintf(pid, sizeof(pid), "%u", attaching->pid);
-	(void)snprintf(take, sizeof(take),
-		       "set $room = ((unsigned long(*)(unsigned long, unsigned long, int, int, "
-		       "int, long))0x%llx)(0, %u, 3, 0x22, -1, 0)",
-		       (unsigned long long)attaching->mmap, CODE_MAX);
+	(void)snprintf(
+		take, sizeof(take),
+		"set $room = ((unsigned long(*)(unsigned long, unsigned long, int, int, int, long))0x%llx)(0, %u, 3, 0x22, -1, 0)",
+		(unsigned long long)attaching->mmap, CODE_MAX);
 	(void)snprintf(put, sizeof(put), "restore %s binary $room", attaching->code);
-	(void)snprintf(ask, sizeof(ask),
-		       "printf \"asked %%d\\n\", ((int(*)(unsigned long, unsigned "
-		       "long))0x%llx)(0x%llx, $room)",
-		       (unsigned long long)attaching->pending, (unsigned long long)attaching->run);
+	(void)snprintf(
+		ask, sizeof(ask),
+		"printf \"asked %%d\\n\", ((int(*)(unsigned long, unsigned long))0x%llx)(0x%llx, $room)",
+		(unsigned long long)attaching->pending, (unsigned long long)attaching->run);
 	(void)dup2(null, STDIN_FILENO);
 	(void)dup2(said, STDOUT_FILENO);
 	(void)dup2(said, STDERR_FILENO);
@@ -178,7 +178,7 @@ static void tell_gdb(char *said, struct mscope_error *err, uint32_t pid)
 		line = said;
 	line[strcspn(line, "\n")] = '\0';
 	(void)error_set(err, -EPERM, "gdb cannot attach to process %u: %s", pid,
-			line[0] == '\0' ? "it says nothing" : line);
+			line[0] == '\0' ? "no message from gdb" : line);
 }
 
 /* ---- the answer ---- */
@@ -221,7 +221,7 @@ int python_attach(uint32_t pid, const struct options *options, struct mscope_err
 	if (!find_gdb(gdb, sizeof(gdb)))
 		return -ENOEXEC;
 	if (mkdtemp(attaching.directory) == NULL)
-		return error_set(err, -errno, "cannot write into /tmp: %s", strerror(errno));
+		return error_set(err, -errno, "cannot write to /tmp: %s", strerror(errno));
 	(void)snprintf(attaching.code, sizeof(attaching.code), "%s/code", attaching.directory);
 	(void)snprintf(attaching.answer, sizeof(attaching.answer), "%s/answer",
 		       attaching.directory);

@@ -120,7 +120,7 @@ bool reading_warn_rows(const struct reading *reading, const struct input *input)
 		cli_say("%s is damaged: %llu rows were left out, the first in %s", reading->word,
 			(unsigned long long)rows->bad_rows, rows->first_bad);
 	if (input->import.unknown > 0 && reading->log_level <= OPT_LOG_INFO)
-		cli_say("%s: %llu rows are of kinds that play no part here", reading->word,
+		cli_say("%s: skipped %llu rows of other types", reading->word,
 			(unsigned long long)input->import.unknown);
 	return rows->bad_rows > 0;
 }

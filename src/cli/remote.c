@@ -196,11 +196,11 @@ int remote_find(uint32_t pid, struct remote *out, struct mscope_error *err)
 	*out = (struct remote){.pid = pid};
 	(void)snprintf(name, sizeof(name), "/proc/%u", pid);
 	if (access(name, F_OK) < 0)
-		return error_set(err, MSCOPE_E_USAGE, "there is no process %u", pid);
+		return error_set(err, MSCOPE_E_USAGE, "no such process: %u", pid);
 	(void)snprintf(name, sizeof(name), "/proc/%u/maps", pid);
 	maps = fopen(name, "re");
 	if (maps == NULL)
-		return error_set(err, -EPERM, "process %u may not be looked at: %s", pid,
+		return error_set(err, -EPERM, "no permission to inspect process %u: %s", pid,
 				 strerror(errno));
 	while (fgets(line, sizeof(line), maps) != NULL) {
 		unsigned long long start, offset;
@@ -221,15 +221,15 @@ int remote_find(uint32_t pid, struct remote *out, struct mscope_error *err)
 	if (found)
 		return 0;
 	if (!seen)
-		return error_set(err, -ENOENT,
-				 "process %u does not have the collector: start it by msmemscope, "
-				 "preload the collector, or call start() in its Python code",
-				 pid);
+		return error_set(
+			err, -ENOENT,
+			"process %u does not have the collector: start it with msmemscope, preload the collector, or call start() in its Python code",
+			pid);
 	if (why == EPERM)
-		return error_set(err, -EPERM,
-				 "process %u may be controlled only by who may debug it: its own "
-				 "user, and where kernel.yama.ptrace_scope is not 0, root",
-				 pid);
+		return error_set(
+			err, -EPERM,
+			"process %u can be controlled only by a user who may debug it: its own user, or root if kernel.yama.ptrace_scope is not 0",
+			pid);
 	return error_set(err, -EPROTO, "the collector in process %u is of another version", pid);
 }
 
@@ -262,7 +262,7 @@ int remote_ask(const struct remote *remote, enum control_kind kind, const char *
 	if (session != NULL && strlen(session) >= SESSION_PATH_MAX)
 		return error_set(err, -ENAMETOOLONG, "the path of the session is too long");
 	if (!write_command(remote, number, kind, session))
-		return error_set(err, -errno, "process %u cannot be asked: %s", remote->pid,
+		return error_set(err, -errno, "cannot reach process %u: %s", remote->pid,
 				 strerror(errno));
 	for (waited = 0; waited * (PAUSE_NS / 1000) < limit_ms * 1000ul; waited++) {
 		word = read_word(remote, remote->generation_at);
@@ -279,9 +279,10 @@ int remote_ask(const struct remote *remote, enum control_kind kind, const char *
 		}
 		pause_shortly();
 	}
-	return error_set(err, -ETIMEDOUT,
-			 "process %u has not allocated or freed since; it will obey when it does",
-			 remote->pid);
+	return error_set(
+		err, -ETIMEDOUT,
+		"process %u has not allocated or freed since; the command takes effect when it does",
+		remote->pid);
 }
 
 int remote_wait_looked(const struct remote *remote, uint32_t limit_ms, struct mscope_error *err)
@@ -298,8 +299,7 @@ int remote_wait_looked(const struct remote *remote, uint32_t limit_ms, struct ms
 		pause_shortly();
 	}
 	return error_set(err, -ETIMEDOUT,
-			 "the main thread of process %u has not run Python code since; it will "
-			 "look when it does",
+			 "no answer yet: the main thread of process %u is not running Python code",
 			 remote->pid);
 }
 

@@ -20,7 +20,7 @@ struct remote {
 	char raw[PATH_MAX];	/* the trace that it writes, "": none */
 };
 
-/* Finds the collector in the process. MSCOPE_E_USAGE: there is no such process; -ENOENT: it has none; -EPERM. */
+/* Finds the collector in the process. MSCOPE_E_USAGE: no such process; -ENOENT: it has none; -EPERM. */
 int remote_find(uint32_t pid, struct remote *out, struct mscope_error *err);
 
 /* Address of a function that a library or the program itself exports, 0: none does, or it cannot be looked at. */

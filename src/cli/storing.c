@@ -372,18 +372,17 @@ void storing_finish(struct storing *storing, struct outcome *outcome, const char
 	if (storing->failed > 0)
 		outcome_say(
 			outcome,
-			"%s; %u of %u processes are stored, nothing is lost: msmemscope store add "
-			"%s --to '%s' --run='%s'",
+			"%s; %u of %u processes are stored, nothing is lost; for the rest: msmemscope store add %s --to '%s' --run='%s'",
 			storing->err.code != 0 ? storing->err.message : "the store was not written",
 			storing->stored, storing->stored + storing->failed, output, storing->url,
 			storing->run);
 	else if (storing->stored > 0 &&
 		 outcome->log_level <= (storing->stored > 1 ? OPT_LOG_WARN : OPT_LOG_INFO))
-		outcome_say(outcome,
-			    "%u process%s stored, to be compared by: msmemscope fleet show '%s' "
-			    "--store='%s'",
-			    storing->stored, storing->stored == 1 ? " is" : "es are", storing->run,
-			    storing->url);
+		outcome_say(
+			outcome,
+			"%u process%s stored; to compare them: msmemscope fleet show '%s' --store='%s'",
+			storing->stored, storing->stored == 1 ? " is" : "es are", storing->run,
+			storing->url);
 	storing->stored = storing->failed = 0;
 	free(storing->waiting);
 	storing->waiting = NULL;

@@ -25,14 +25,15 @@ int tree_prefix(char *out, size_t bytes, struct mscope_error *err)
 
 	if (length <= 0)
 		return error_set(err, -errno,
-				 "cannot find out where msmemscope lies: /proc is not mounted");
+				 "cannot find the directory of msmemscope: /proc is not mounted");
 	self[length] = '\0';
 	for (level = 0; level < 2; level++) {
 		slash = strrchr(self, '/');
 		if (slash == NULL)
 			return error_set(
 				err, -ENOENT,
-				"cannot find out where msmemscope lies: unexpected path %s", self);
+				"cannot find the directory of msmemscope: unexpected path %s",
+				self);
 		*slash = '\0';
 	}
 	/* A copy of an installation may have the command itself in place of the link to it. */
@@ -43,7 +44,7 @@ int tree_prefix(char *out, size_t bytes, struct mscope_error *err)
 			*slash = '\0';
 	}
 	if (snprintf(out, bytes, "%s", self) >= (int)bytes)
-		return error_set(err, -ENAMETOOLONG, "%s is too long a path", self);
+		return error_set(err, -ENAMETOOLONG, "the path %s is too long", self);
 	return 0;
 }
 
@@ -55,7 +56,7 @@ int tree_collector(char *out, size_t bytes, struct mscope_error *err)
 	if (r < 0)
 		return r;
 	if (snprintf(out, bytes, "%s/lib64/%s", prefix, TREE_COLLECTOR) >= (int)bytes)
-		return error_set(err, -ENAMETOOLONG, "%s is too long a path", prefix);
+		return error_set(err, -ENAMETOOLONG, "the path %s is too long", prefix);
 	if (access(out, R_OK) < 0)
 		return error_set(err, -errno, "cannot read the collector %s: %s", out,
 				 strerror(errno));

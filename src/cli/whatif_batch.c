@@ -85,9 +85,7 @@ static bool find_batches(const struct options *options, const struct whatif_inpu
 		uint64_t first = 0;
 
 		if (!guess(inputs, words, 0, i, &first, &out[i]) || (i > 1 && first != out[0])) {
-			cli_say("the batches of the runs are not known: their command lines or "
-				"file names differ in more than one number. Say them: "
-				"--batch-of=4,8");
+			cli_say("the batches of the runs are not known: their command lines or file names differ in more than one number. Say them: --batch-of=4,8");
 			return false;
 		}
 		out[0] = first;
@@ -153,8 +151,7 @@ static void add_sites(struct strbuf *out, const struct batches *b)
 	strbuf_add_str(
 		out,
 		b->has_odd
-			? "Not a line over the batch, so figures are ranges (libraries choose such "
-			  "sizes by themselves, as cuDNN its workspaces): "
+			? "Not a line over the batch, so figures are ranges (libraries choose such sizes by themselves, as cuDNN its workspaces): "
 			: "Not a line over the batch: ");
 	for (size_t i = 0; i < b->site_count; i++) {
 		strbuf_addf(out, "%s%s (", i == 0 ? "" : ", ",
@@ -331,8 +328,7 @@ int whatif_batch(const struct options *options)
 
 	if (choice.run_count < 2 || choice.run_count > BATCH_RUNS_MOST || options->set.count > 1 ||
 	    options->card.bytes != 0) {
-		cli_say("--batch takes two or three runs of the same program, at most one --set, "
-			"and --limit but not --card");
+		cli_say("--batch takes two or three runs of the same program, at most one --set, and --limit but not --card");
 		return MSCOPE_EXIT_USAGE;
 	}
 	for (uint32_t i = 0; i < options->batch.count; i++)

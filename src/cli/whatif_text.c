@@ -140,19 +140,20 @@ static void add_fits(struct strbuf *out, const struct what_if *w,
 static void add_notes(struct strbuf *out, const struct what_if *w)
 {
 	if (w->program.older_count > 0)
-		strbuf_addf(out,
-			    "%zu blocks are older than the record; other settings place them "
-			    "first, so their figures are less certain.\n",
-			    w->program.older_count);
+		strbuf_addf(
+			out,
+			"%zu blocks are older than the recording; with other settings they are allocated first, so these figures are less certain.\n",
+			w->program.older_count);
 	if (w->waits)
-		strbuf_add_str(out, "Frees waited for other streams (record_stream); timing moves "
-				    "the figures within these ranges and beyond.\n");
+		strbuf_add_str(
+			out,
+			"Frees waited for other streams (record_stream); timing moves the figures within these ranges and beyond.\n");
 	if (w->limited && w->workspace_bytes != 0) {
 		strbuf_add_str(out, "Requests of up to ");
 		strbuf_add_size(out, w->workspace_bytes);
-		strbuf_add_str(out,
-			       " look like workspaces of cuDNN, which takes less when memory is "
-			       "short: the program may fit where this says that it does not.\n");
+		strbuf_add_str(
+			out,
+			" look like workspaces of cuDNN, which takes less when memory is short: the program may fit although this says that it does not.\n");
 	}
 	if (w->history->fraction <= 0 && w->program.ends_refused)
 		strbuf_add_str(out, "The record ends with a request that was refused.\n");

@@ -450,8 +450,7 @@ int input_anonymize(struct input *input, struct anonymous *names, struct mscope_
 	if (input->raw[0] != '\0')
 		return error_set(
 			err, MSCOPE_E_STATE,
-			"%s is unfinished and cannot be made anonymous; msmemscope recover "
-			"finishes it",
+			"%s is incomplete and cannot be made anonymous; run first: msmemscope recover",
 			input->found);
 	fd = io_unnamed(io_scratch());
 	if (fd < 0)

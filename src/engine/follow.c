@@ -361,7 +361,7 @@ int follow_launch(struct follow *follow, struct runs_result *out, struct mscope_
 	}
 	*out = *result;
 	if (r < 0)
-		return error_set(err, r, "the engine cannot go on: %s", mscope_status_str(r));
+		return error_set(err, r, "the engine stopped: %s", mscope_status_str(r));
 	return 0;
 }
 

@@ -199,11 +199,11 @@ static int find_in_directory(struct input *input, const char *path, bool project
 		r = find_in_directory(input, below.all[0], false, err);
 	} else if (below.count > 1) {
 		add_names(text, sizeof(text), &below);
-		r = error_set(err, MSCOPE_E_LIMIT, "%s holds %zu projects (%s); name one of them",
-			      path, below.count, text);
+		r = error_set(err, MSCOPE_E_LIMIT, "%s has %zu projects (%s); choose one", path,
+			      below.count, text);
 	} else {
 		r = error_set(err, MSCOPE_E_ABSENT,
-			      "%s holds no trace, no memscope_dump file and no project", path);
+			      "%s has no trace, no memscope_dump file and no project", path);
 	}
 	names_fini(&below);
 	return r;
@@ -214,7 +214,7 @@ static int find(struct input *input, const char *word, struct mscope_error *err)
 	struct stat st;
 
 	if (snprintf(input->found, sizeof(input->found), "%s", word) >= (int)sizeof(input->found))
-		return error_set(err, -ENAMETOOLONG, "%.64s... is too long a path", word);
+		return error_set(err, -ENAMETOOLONG, "the path %.64s... is too long", word);
 	if (stat(word, &st) < 0)
 		return error_set(err, -errno, "cannot open %s: %s", word, strerror(errno));
 	if (S_ISDIR(st.st_mode))
@@ -427,7 +427,7 @@ int input_home(const struct input *input, char *out, size_t bytes, struct mscope
 		cut_last(place);
 	}
 	if (snprintf(out, bytes, "%s", place) >= (int)bytes)
-		return error_set(err, -ENAMETOOLONG, "%s is too long a path", place);
+		return error_set(err, -ENAMETOOLONG, "the path %s is too long", place);
 	return 0;
 }
 

@@ -36,7 +36,7 @@ int live_run_open(struct live_run *live, const char *path, struct mscope_error *
 	    snprintf(live->part, sizeof(live->part), "%.*s%s",
 		     (int)(strlen(path) - strlen(SESSION_RAW)), path,
 		     SESSION_PART) >= (int)sizeof(live->part))
-		return error_set(err, -EINVAL, "%s is no raw trace", path);
+		return error_set(err, -EINVAL, "%s is not a raw trace", path);
 	bus_guard(); /* a process can cut the trace that we have mapped */
 	r = run_observe(live->raw, live->part, &live->run, err);
 	if (r < 0)

@@ -39,7 +39,7 @@ void oom_watch_say(struct pipeline *pipeline, struct strbuf *out)
 		strbuf_add_str(out, ".\n");
 	}
 	if (i < count && pipeline->ooms_said <= SAID_MAX)
-		strbuf_add_str(out, "Out of memory again; report.txt has all of them.\n");
+		strbuf_add_str(out, "Out of memory again; see report.txt.\n");
 	pipeline->ooms_said = count > SAID_MAX ? SAID_MAX + 1 : count;
 	strbuf_fini(&line);
 }
@@ -56,7 +56,7 @@ void oom_watch_write(struct pipeline *pipeline)
 	if (count == pipeline->ooms_written || count == 0)
 		return;
 	pipeline->ooms_written = count;
-	strbuf_addf(&text, "The process %u still ran when this was written.\n",
+	strbuf_addf(&text, "Process %u was still running when this was written.\n",
 		    run_header(pipeline->run)->pid);
 	analyses_find_ooms(&pipeline->pass.analyses, replay, &found);
 	for (i = 0; i < count && i < FINDINGS_COUNT(&found, oom); i++)

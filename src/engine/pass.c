@@ -232,10 +232,9 @@ int pass_all(struct pass *pass, struct mscope_error *err)
 	if (pass->sink_error.code != 0)
 		return error_set(err, r, "%s", pass->sink_error.message);
 	if (r < 0)
-		return error_set(err, r, "cannot go on reading the trace: %s",
-				 mscope_status_str(r));
+		return error_set(err, r, "cannot read more of the trace: %s", mscope_status_str(r));
 	if (pass->facts.records.full)
-		return error_set(err, -ENOSPC, "cannot keep what rows learn late: %s",
+		return error_set(err, -ENOSPC, "cannot keep later corrections of rows: %s",
 				 mscope_status_str(-ENOSPC));
 	return closed;
 }

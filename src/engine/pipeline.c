@@ -105,12 +105,11 @@ static void log_start(struct pipeline *pipeline)
 	log_info(&pipeline->log, "process %u, %s: %s %s", run_header(pipeline->run)->pid,
 		 text_or(run_identity(pipeline->run, "exe"), "unknown program"),
 		 pipeline->live ? "follows" : "finishes", pipeline->raw_path);
-	log_debug(&pipeline->log,
-		  "events %#x, level %#x, devices %#x%s, %u steps, analysis %#x, stacks c:%u "
-		  "python:%u",
-		  session->events, session->level, session->devices,
-		  session->host ? " and cpu" : "", session->step_count, session->analysis,
-		  session->c_depth, session->python_depth);
+	log_debug(
+		&pipeline->log,
+		"events %#x, level %#x, devices %#x%s, %u steps, analysis %#x, stacks c:%u python:%u",
+		session->events, session->level, session->devices, session->host ? " and cpu" : "",
+		session->step_count, session->analysis, session->c_depth, session->python_depth);
 }
 
 /* Sets the pass up: as the session asks, or as the program chooses through the API. */
@@ -271,7 +270,7 @@ static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 			reserve_ahead(pipeline);
 		if (r < 0)
 			(void)error_set(&pipeline->read_error, r,
-					"cannot go on reading the trace: %s", mscope_status_str(r));
+					"cannot read more of the trace: %s", mscope_status_str(r));
 	}
 	return count;
 }
@@ -311,7 +310,7 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 		reserve_ahead(pipeline);
 	r = run_poll(pipeline->run, now_ns, false);
 	if (r < 0) {
-		(void)error_set(&pipeline->read_error, r, "cannot go on reading the trace: %s",
+		(void)error_set(&pipeline->read_error, r, "cannot read more of the trace: %s",
 				mscope_status_str(r));
 		return 0;
 	}
@@ -357,7 +356,7 @@ bool pipeline_shrink(struct pipeline *pipeline)
 	}
 	pipeline->shrunk = true;
 	log_info(&pipeline->log,
-		 "the trace reached its limit: the oldest events were dropped, %llu so far",
+		 "the trace reached its limit (--max-disk): the oldest %llu events were dropped",
 		 (unsigned long long)replay_totals(pipeline->pass.replay)->dropped_events);
 	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
 	pipeline->shrink_at = pipeline_disk_bytes(pipeline) * 2;
@@ -641,7 +640,7 @@ static void place_trace(struct pipeline *pipeline)
 	if (r == 0)
 		(void)unlink(pipeline->part_file);
 	else
-		(void)error_set(&pipeline->pack_error, r, "cannot put the trace into %s: %s",
+		(void)error_set(&pipeline->pack_error, r, "cannot move the trace to %s: %s",
 				pipeline->project.path, mscope_status_str(r));
 }
 
@@ -697,7 +696,7 @@ static void log_end(struct pipeline *pipeline)
 	strbuf_fini(&losses);
 	for (i = 0; i < session->step_count && i < SESSION_STEPS_MAX; i++) {
 		if (session->steps[i] > replay_marked_steps(pipeline->pass.replay))
-			log_warn(&pipeline->log, "step %u never came", session->steps[i]);
+			log_warn(&pipeline->log, "step %u was not reached", session->steps[i]);
 	}
 	log_failure(pipeline, &pipeline->read_error);
 	log_failure(pipeline, &pipeline->pack_error);
@@ -925,10 +924,10 @@ static void complete_report(struct pipeline *pipeline, const struct pipeline_tel
 	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (WIFSIGNALED(status))
-		(void)error_set(&err, -EINTR,
-				"report.txt is not written yet: signal %d ended the process "
-				"that writes it",
-				WTERMSIG(status));
+		(void)error_set(
+			&err, -EINTR,
+			"report.txt is not written yet: signal %d ended the process that writes it",
+			WTERMSIG(status));
 	else if (status != 0 && WEXITSTATUS(status) != REPORT_TOLD)
 		(void)error_set(&err, -EIO, "report.txt is not written yet");
 	if (err.code != 0)

@@ -16,8 +16,7 @@ int recover_session(const char *directory, const struct runs_ops *ops, struct ru
 	runs_init(&runs, &place, false, ops);
 	r = session_lock(&place);
 	if (r < 0)
-		(void)error_set(err, r, "%s is in use: the program that records there still runs",
-				directory);
+		(void)error_set(err, r, "%s is in use: its program is still running", directory);
 	else
 		r = runs_scan(&runs);
 	for (i = 0; r == 0 && i < runs.count; i++) {

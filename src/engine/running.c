@@ -178,7 +178,7 @@ static int find_number(const char *pid, struct running *out, struct mscope_error
 		return 0;
 	(void)snprintf(path, sizeof(path), "/proc/%.20s", pid);
 	return access(path, F_OK) < 0
-		       ? error_set(err, -ESRCH, "there is no process %s", pid)
+		       ? error_set(err, -ESRCH, "no such process: %s", pid)
 		       : error_set(err, -ESRCH, "process %s is not recorded now", pid);
 }
 
@@ -239,10 +239,10 @@ int running_find(const char *word, struct running *out, struct mscope_error *err
 				       : error_set(err, -errno, "cannot open %s: %s", word,
 						   strerror(errno));
 	if (!S_ISDIR(st.st_mode))
-		return error_set(err, MSCOPE_E_USAGE,
-				 "%s is no directory: name the results of a launch that runs, or a "
-				 "process of it",
-				 word);
+		return error_set(
+			err, MSCOPE_E_USAGE,
+			"%s is not a directory: give the results directory of a running launch, or one of its processes",
+			word);
 	find_sessions(word, prefix, &sessions);
 	for (i = 0; i < sessions.count; i++) {
 		if (running_has_engine(sessions.all[i]) &&
@@ -250,11 +250,12 @@ int running_find(const char *word, struct running *out, struct mscope_error *err
 			add(out, sessions.all[i]);
 	}
 	if (out->count == 0)
-		(void)error_set(err, -ESRCH,
-				sessions.count == 0 ? "no launch with results in %s runs now"
-						    : "the launch in %s was killed: msmemscope "
-						      "recover finishes its files",
-				word);
+		(void)error_set(
+			err, -ESRCH,
+			sessions.count == 0
+				? "no running launch has its results in %s"
+				: "the launch in %s was killed; to finish its files: msmemscope recover",
+			word);
 	running_fini(&sessions);
 	return out->count == 0 ? -ESRCH : 0;
 }

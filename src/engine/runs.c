@@ -90,8 +90,9 @@ static int add(struct runs *runs, const char *name)
 	if (runs->live)
 		pipeline_find_root(&item->pipeline, item->process.pid);
 	if (runs->live && !run_has_barrier(item->pipeline.run))
-		log_warn(&item->pipeline.log, "membarrier(2) is not available there: the trace is "
-					      "read when the process has ended");
+		log_warn(
+			&item->pipeline.log,
+			"membarrier(2) is not available: the trace is read when the process has ended");
 	if (runs->live)
 		atomic_store(&run_header_live(item->pipeline.run)->engine_pid, (uint32_t)getpid());
 	runs->items[runs->count++] = item;

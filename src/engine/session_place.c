@@ -154,7 +154,7 @@ static int write_pointer(struct session_place *place, const char *output, const 
 
 	if (snprintf(place->pointer, sizeof(place->pointer), "%s/%s%s", output, name,
 		     SESSION_POINTER) >= (int)sizeof(place->pointer))
-		return error_set(err, -ENAMETOOLONG, "%s is too long a path", output);
+		return error_set(err, -ENAMETOOLONG, "the path %s is too long", output);
 	fd = open(place->pointer, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 || write(fd, place->directory, strlen(place->directory)) !=
 			      (ssize_t)strlen(place->directory))
@@ -178,7 +178,7 @@ static int make_directory(const struct session *wanted, const char *parent, char
 			       attempt);
 		if (snprintf(place->directory, sizeof(place->directory), "%s/%s", parent, name) >=
 		    (int)sizeof(place->directory))
-			return error_set(err, -ENAMETOOLONG, "%s is too long a path", parent);
+			return error_set(err, -ENAMETOOLONG, "the path %s is too long", parent);
 		if (mkdir(place->directory, 0700) == 0)
 			break;
 		if (errno != EEXIST || attempt == 1000)
@@ -313,10 +313,10 @@ int session_open(const char *directory, struct session_place *out, struct mscope
 	if (r < 0)
 		session_close(&place);
 	if (r == -EPERM)
-		return error_set(err, r,
-				 "%s belongs to another user, or others can write to it: only its "
-				 "owner can recover it",
-				 directory);
+		return error_set(
+			err, r,
+			"%s belongs to another user, or others can write to it: only its owner can recover it",
+			directory);
 	if (r < 0)
 		return error_set(err, r, "%s is not a session directory of msmemscope: %s",
 				 directory, mscope_status_str(r));

@@ -87,9 +87,9 @@ uint32_t unrecorded_text(const struct unrecorded *unrecorded, const char *direct
 		rest_events += atomic_load(&unrecorded->more_events);
 	}
 	if (rest > 0)
-		strbuf_addf(out,
-			    "msmemscope: %u more processes were not recorded, %llu events are "
-			    "missing\n",
-			    rest, (unsigned long long)rest_events);
+		strbuf_addf(
+			out,
+			"msmemscope: %u more processes were not recorded, %llu events are missing\n",
+			rest, (unsigned long long)rest_events);
 	return found;
 }

@@ -64,10 +64,10 @@ static int read_header(struct csv_reader *reader, size_t columns[COLUMN_COUNT], 
 			i++;
 		columns[column] = i;
 		if (i == reader->field_count && wanted->use == COLUMN_NEEDED)
-			return error_set(err, MSCOPE_E_FOREIGN,
-					 "%s is neither a trace nor a dump: its first line has no "
-					 "column %s",
-					 path, wanted->name);
+			return error_set(
+				err, MSCOPE_E_FOREIGN,
+				"%s is neither a trace nor a dump: its first line has no column %s",
+				path, wanted->name);
 	}
 	return 0;
 }
@@ -89,7 +89,7 @@ static int read_rows(struct csv_reader *reader, const size_t columns[COLUMN_COUN
 		} else if (reader->field_count != wanted) {
 			dump_note_bad(reading, &place,
 				      reader->unended ? "the file ends inside of it"
-						      : "it has not as many columns as the first");
+						      : "it has fewer columns than the first line");
 			reading->cut = reading->cut || reader->unended;
 		} else {
 			for (column = 0; column < COLUMN_COUNT; column++) {

@@ -57,7 +57,7 @@ static int open_db(const char *path, sqlite3 **out, struct mscope_error *err)
 	}
 	strbuf_fini(&uri);
 	if (r == SQLITE_NOTADB)
-		return error_set(err, MSCOPE_E_FOREIGN, "%s is no database", path);
+		return error_set(err, MSCOPE_E_FOREIGN, "%s is not a database", path);
 	return r == SQLITE_OK ? 0 : failed(*out, path, err);
 }
 
@@ -70,8 +70,7 @@ static const char *find_table(sqlite3 *db)
 
 	if (sqlite3_prepare_v2(
 		    db,
-		    "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? AND sql LIKE "
-		    "'CREATE TABLE%'",
+		    "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? AND sql LIKE 'CREATE TABLE%'",
 		    -1, &query, NULL) != SQLITE_OK)
 		return NULL;
 	for (i = 0; i < MSCOPE_COUNT(tables) && found == NULL; i++) {
@@ -152,7 +151,7 @@ static int read_rows(sqlite3 *db, sqlite3_stmt *query, const char *path, struct 
 		return error_set(err, r, "no memory");
 	if (step != SQLITE_DONE) {
 		/* What came before the damage counts. */
-		place.unit = "behind row";
+		place.unit = "after row";
 		dump_note_bad(reading, &place, sqlite3_errmsg(db));
 		reading->cut = true;
 	}

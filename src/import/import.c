@@ -90,10 +90,10 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 				    : dump_read_csv(paths[i], &importer, &import->reading, err);
 	}
 	if (r == 0 && importer.pid_count > 1 && !import->processes && !import->one_process)
-		r = error_set(err, MSCOPE_E_LIMIT,
-			      "%s has rows of several processes (%u, %u, ...); name the files of "
-			      "one",
-			      name, importer.pids[0], importer.pids[1]);
+		r = error_set(
+			err, MSCOPE_E_LIMIT,
+			"%s has rows of several processes (%u, %u, ...); give the files of one",
+			name, importer.pids[0], importer.pids[1]);
 	if (r == 0 && importer.row_count == 0)
 		r = error_set(err,
 			      import->reading.bad_rows > 0 ? MSCOPE_E_DAMAGED : MSCOPE_E_ABSENT,

@@ -498,22 +498,21 @@ static int refuse(const struct machine *m, uint8_t opcode, int code, const char 
 		if (code_opcodes[i].opcode == opcode)
 			return error_set(
 				err, code,
-				"%s asks to run code (%s at byte %zu), which a snapshot of "
-				"PyTorch never does; nothing of it was run",
+				"%s contains code to run (%s at byte %zu), which a snapshot of PyTorch never does; nothing was executed",
 				name, code_opcodes[i].name, m->at - 1);
 	}
 	if (code == MSCOPE_E_FOREIGN)
-		return error_set(err, code,
-				 "%s has an instruction that a snapshot of PyTorch has not: 0x%02x "
-				 "at byte %zu",
-				 name, opcode, m->at - 1);
+		return error_set(
+			err, code,
+			"%s has an instruction that snapshots of PyTorch do not have: 0x%02x at byte %zu",
+			name, opcode, m->at - 1);
 	if (code == MSCOPE_E_TRUNCATED)
 		return error_set(err, code, "%s ends too early, at byte %zu", name, m->bytes);
 	if (code == MSCOPE_E_VERSION)
 		return error_set(err, code, "%s is a pickle of an unknown protocol", name);
 	if (code == MSCOPE_E_DAMAGED)
-		return error_set(err, code, "%s is no sound pickle: byte %zu does not fit", name,
-				 m->at - 1);
+		return error_set(err, code, "%s is not a valid pickle: unexpected byte at %zu",
+				 name, m->at - 1);
 	return error_set(err, code, "cannot read %s: %s", name, mscope_status_str(code));
 }
 

@@ -340,7 +340,7 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 		return MSCOPE_E_DAMAGED;
 	}
 	if (!take_process(importer, (uint32_t)pid, &row)) {
-		*out_why = "it is of one process too many";
+		*out_why = "it is of another process";
 		importer->too_many = true;
 		return MSCOPE_E_DAMAGED;
 	}

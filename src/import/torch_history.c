@@ -438,10 +438,10 @@ int torch_history_read(const char *path, struct pool_history **out, size_t *out_
 			error_set(err, status, "%s: %s", path, mscope_status_str(status));
 	}
 	if (status == 0 && *out_count == 0)
-		status = error_set(err, MSCOPE_E_ABSENT,
-				   "%s has no history of allocations; it was taken without "
-				   "_record_memory_history()",
-				   path);
+		status = error_set(
+			err, MSCOPE_E_ABSENT,
+			"%s has no history of allocations; it was taken without _record_memory_history()",
+			path);
 	pickle_fini(&r.pickle);
 	map_fini(&r.sites);
 	if (data != MAP_FAILED)

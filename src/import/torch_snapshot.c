@@ -477,7 +477,7 @@ static void put_entries(struct snapshot *s, const uint32_t *entries, size_t coun
 
 		put_rounds(s, i);
 		if (!read_entry(s, entries[i], &entry)) {
-			dump_note_bad(reading, &place, "it is no entry of a history");
+			dump_note_bad(reading, &place, "not an entry of a history");
 			continue;
 		}
 		now = (entry.time_us != UINT64_MAX ? entry.time_us : FIRST_US + i) * 1000;
@@ -926,8 +926,10 @@ static int write_trace(struct snapshot *s, const char *trace, int *out_fd, struc
 	}
 	pack_writer_close(s->pack);
 	if (s->error == MSCOPE_E_DAMAGED)
-		return error_set(err, s->error, "%s repeats its parts more often than it has bytes",
-				 s->name);
+		return error_set(
+			err, s->error,
+			"%s is not a valid snapshot: its parts repeat more often than it has bytes",
+			s->name);
 	return s->error == 0 ? 0
 			     : error_set(err, s->error, "cannot write the temporary trace %s: %s",
 					 trace, mscope_status_str(s->error));
@@ -950,7 +952,8 @@ static int read_snapshot(struct snapshot *s, const void *data, size_t bytes, con
 		s->visits_max = 8 * bytes + 1024;
 		if (s->segments == PICKLE_ABSENT && s->traces == PICKLE_ABSENT)
 			r = error_set(err, MSCOPE_E_FOREIGN,
-				      "%s is a pickle, but no memory snapshot of PyTorch", s->name);
+				      "%s is a pickle, but not a memory snapshot of PyTorch",
+				      s->name);
 		else
 			r = write_trace(s, trace, out_fd, err);
 	}

@@ -203,8 +203,9 @@ static int find_abbreviation(const struct options *o, const char *argument, size
 		}
 	}
 	if (ambiguous)
-		(void)error_set(err, MSCOPE_E_USAGE, "%.*s can mean%s; write one of them in full",
-				(int)length + 2, argument, strbuf_str(&fitting));
+		(void)error_set(err, MSCOPE_E_USAGE,
+				"%.*s is ambiguous:%s; write one of them in full", (int)length + 2,
+				argument, strbuf_str(&fitting));
 	strbuf_fini(&fitting);
 	if (ambiguous)
 		return MSCOPE_E_USAGE;
@@ -232,7 +233,9 @@ static int take_long(struct options *o, int argc, char **argv, int *at, struct m
 	}
 	(void)snprintf(spelled, sizeof(spelled), "--%.*s", (int)length, name);
 	if (row->kind == OPTION_KIND_flag) {
-		if (value != NULL)
+		o->help_all = option_id(row) == OPTION_ID_help && value != NULL &&
+			      strcmp(value, "all") == 0;
+		if (value != NULL && !o->help_all)
 			return error_set(err, MSCOPE_E_USAGE, "%s takes no value", spelled);
 		return assign(o, row, spelled, "", err);
 	}
@@ -325,9 +328,10 @@ static int take_after_program(struct options *o, const char *argument, struct ms
 	if (argument[2 + length] != '=')
 		return 0;
 	if (names_alias(row, argument + 2 + length + 1)) {
-		strbuf_add_str(&o->notices, "left to the program: ");
+		strbuf_add_str(&o->notices, "passed to the program: ");
 		options_quote(&o->notices, argument);
-		strbuf_add_str(&o->notices, "; before the program it is msmemscope's\n");
+		strbuf_add_str(&o->notices,
+			       "; put it before the program to give it to msmemscope\n");
 		return 0;
 	}
 	r = assign(o, row, spelled, argument + 2 + length + 1, &why);
@@ -337,7 +341,7 @@ static int take_after_program(struct options *o, const char *argument, struct ms
 		return r;
 	if (row->kind == OPTION_KIND_watch)
 		return error_set(err, r, "%s", why.message);
-	strbuf_addf(&o->notices, "left to the program: %s\n", why.message);
+	strbuf_addf(&o->notices, "passed to the program: %s\n", why.message);
 	return 0;
 }
 
@@ -365,8 +369,7 @@ static int take_program(struct options *o, int argc, char **argv, bool ended,
 	if (count > 0)
 		strbuf_addf(
 			&o->notices,
-			"taken as msmemscope's own:%s; to give %s to the program, put -- before "
-			"the program\n",
+			"taken by msmemscope:%s; to give %s to the program, put -- before the program\n",
 			strbuf_str(&ours), count == 1 ? "it" : "them");
 	if (r >= 0)
 		r = strbuf_failed(&ours) ? -ENOMEM : 0;
@@ -450,7 +453,7 @@ static int scan(struct options *o, int argc, char **argv, struct mscope_error *e
 			run = true;
 		} else {
 			o->word = i;
-			o->behind_dashes = ended;
+			o->after_dashes = ended;
 			o->verb = ended || run ? VERB_NONE : find_verb(argv[i]);
 			if (o->verb == VERB_NONE)
 				return take_program(o, argc, argv, ended, err);
@@ -474,10 +477,10 @@ static int check_compare(const struct options *o, struct mscope_error *err)
 				 "--compare needs the two runs to compare: --input=BASE,OTHER");
 	if (o->input_path.path[1] == NULL && !options_given(o, OPTION_ID_steps)) {
 		options_quote(&path, o->input_path.path[0]);
-		(void)error_set(err, MSCOPE_E_USAGE,
-				"--input-path: %s is not two paths: --input=BASE,OTHER, or two "
-				"steps of one run: --input=RUN --steps=3,7",
-				strbuf_str(&path));
+		(void)error_set(
+			err, MSCOPE_E_USAGE,
+			"--input-path: %s is not two paths: --input=BASE,OTHER, or two steps of one run: --input=RUN --steps=3,7",
+			strbuf_str(&path));
 		strbuf_fini(&path);
 		return MSCOPE_E_USAGE;
 	}
@@ -505,18 +508,18 @@ static int check_view(const struct options *o, struct mscope_error *err)
 	if (word == NULL)
 		return 0;
 	if (o->verb != VERB_EXPORT)
-		return error_set(err, MSCOPE_E_USAGE,
-				 "--format=%s is for recorded runs: msmemscope export --format=%s "
-				 "RUN; a launch writes csv, db or parquet",
-				 word->text, word->text);
+		return error_set(
+			err, MSCOPE_E_USAGE,
+			"--format=%s is for recorded runs: msmemscope export --format=%s RUN; a launch writes csv, db or parquet",
+			word->text, word->text);
 	while ((row = option_next(row)) != NULL) {
 		if (options_given(o, option_id(row)) && row != &option_rows[OPTION_ID_format] &&
 		    (row->scope & ON_LAUNCH) != 0 && (row->scope & ON_VERBS) != ON_VERBS &&
 		    option_id(row) != OPTION_ID_output_path)
-			return error_set(err, MSCOPE_E_USAGE,
-					 "--%s does not apply to --format=%s, which shows all of a "
-					 "run",
-					 row->name, word->text);
+			return error_set(
+				err, MSCOPE_E_USAGE,
+				"--%s does not apply to --format=%s, which shows all of a run",
+				row->name, word->text);
 	}
 	return 0;
 }
@@ -530,8 +533,7 @@ static int check(const struct options *o, struct mscope_error *err)
 	if (o->compare)
 		return check_compare(o, err);
 	if (options_given(o, OPTION_ID_input_path))
-		return error_set(err, MSCOPE_E_USAGE,
-				 "--input is for --compare, which is not on the line");
+		return error_set(err, MSCOPE_E_USAGE, "--input needs --compare");
 	if (o->word == 0)
 		return error_set(err, MSCOPE_E_USAGE, "no program to run; see msmemscope --help");
 	while ((row = option_next(row)) != NULL) {
@@ -543,8 +545,7 @@ static int check(const struct options *o, struct mscope_error *err)
 					 row->name);
 		return error_set(
 			err, MSCOPE_E_USAGE,
-			"--%s does not apply to the verb %s; to run a program of that name, "
-			"put -- before it",
+			"--%s does not apply to the verb %s; to run a program of that name, put -- before it",
 			row->name, verb->name);
 	}
 	if (o->verb == VERB_EXPORT && options_given(o, OPTION_ID_format) &&

@@ -126,10 +126,12 @@ struct options {
 	uint64_t given;
 	/* VERB_NONE for a launch. */
 	enum verb verb;
-	/* Where program or verb stands in the argv that was parsed; 0 when there is none. */
+	/* --help=all. */
+	bool help_all;
+	/* Index of the program or verb in the argv that was parsed; 0 if there is none. */
 	int word;
-	/* A `--` stands before the program. */
-	bool behind_dashes;
+	/* A `--` precedes the program. */
+	bool after_dashes;
 	/* The program, or the verb's name, and its arguments. The array ends with NULL; the strings are borrowed. */
 	int argc;
 	char **argv;
@@ -162,15 +164,18 @@ void options_fini(struct options *options);
  */
 void options_quote(struct strbuf *sb, const char *text);
 
-/* The text of `msmemscope --help`: one screen of 80 columns. With a verb: what that verb takes. */
-void options_help(struct strbuf *sb, enum verb verb);
+/*
+ * The text of `msmemscope --help`, in 80 columns: the common options and the verbs; with `all` every option of a launch. With a
+ * verb: all options of that verb.
+ */
+void options_help(struct strbuf *sb, enum verb verb, bool all);
 
 /* The verb that users can name by this word, VERB_NONE: none. */
 enum verb options_verb(const char *word);
 
 /*
- * Appends what may have been meant by a word that is no program: "did you mean the verb info?", "did you mean --help?". Nothing
- * if it is near to no name.
+ * Appends a guess for a word that is not a program: "did you mean the verb info?", "did you mean --help?". Nothing if no name is
+ * similar.
  */
 void options_suggest(struct strbuf *sb, const char *word);
 

@@ -53,19 +53,19 @@ void options_python(struct strbuf *sb)
 	const struct option_row *row = NULL;
 	size_t k;
 
-	strbuf_add_str(sb, "# SPDX-License-Identifier: Apache-2.0\n"
-			   "\"\"\"What the options of the command take; written by msmemscope "
-			   "print-python.\"\"\"\n"
-			   "from collections import namedtuple\n\n"
-			   "Option = namedtuple(\"Option\", \"name kind may_be_empty allowed words "
-			   "initial min max\")\n"
-			   "Word = namedtuple(\"Word\", \"kind value min max initial\")\n\n");
-	strbuf_addf(sb,
-		    "PATH_MAX, PATH_NAME_MAX, PATH_DEPTH = %d, %d, %d\nWATCH_NAME_MAX = "
-		    "%d\nTEXT_MAX = %d\n\n"
-		    "OPTIONS = {\n",
-		    OPTION_PATH_MAX, OPTION_PATH_NAME_MAX, OPTION_PATH_DEPTH, OPTION_WATCH_NAME_MAX,
-		    OPTION_TEXT_MAX);
+	strbuf_add_str(
+		sb,
+		"# SPDX-License-Identifier: Apache-2.0\n"
+		"\"\"\"What the options of the command take; written by msmemscope print-python.\"\"\"\n"
+		"from collections import namedtuple\n\n"
+		"Option = namedtuple(\"Option\", \"name kind may_be_empty allowed words initial min max\")\n"
+		"Word = namedtuple(\"Word\", \"kind value min max initial\")\n\n");
+	strbuf_addf(
+		sb,
+		"PATH_MAX, PATH_NAME_MAX, PATH_DEPTH = %d, %d, %d\nWATCH_NAME_MAX = %d\nTEXT_MAX = %d\n\n"
+		"OPTIONS = {\n",
+		OPTION_PATH_MAX, OPTION_PATH_NAME_MAX, OPTION_PATH_DEPTH, OPTION_WATCH_NAME_MAX,
+		OPTION_TEXT_MAX);
 	while ((row = option_next(row)) != NULL) {
 		if (option_applies(row, VERB_NONE) && row->kind != OPTION_KIND_flag)
 			add_row(sb, row);
@@ -144,28 +144,24 @@ static void add_passed(struct strbuf *sb, const struct option_row *row, size_t n
 
 void options_python_config(struct strbuf *sb)
 {
-	strbuf_add_str(sb,
-		       "# SPDX-License-Identifier: Apache-2.0\n"
-		       "\"\"\"config(), with a parameter for each option that it takes; written "
-		       "by msmemscope print-python config.\"\"\"\n"
-		       "from __future__ import annotations\n\n"
-		       "from typing import NoReturn\n\n"
-		       "from ._control import UNSET, choose\n\n\n"
-		       "def config(\n        *,\n");
+	strbuf_add_str(
+		sb,
+		"# SPDX-License-Identifier: Apache-2.0\n"
+		"\"\"\"config(), with a parameter for each option that it takes; written by msmemscope print-python config.\"\"\"\n"
+		"from __future__ import annotations\n\n"
+		"from typing import NoReturn\n\n"
+		"from ._control import UNSET, choose\n\n\n"
+		"def config(\n        *,\n");
 	each_parameter(sb, add_parameter);
 	strbuf_add_str(
 		sb,
 		"        **unknown: NoReturn) -> None:\n"
-		"    \"\"\"Chooses what is recorded and written from the next start() on.\n\n"
-		"    Each argument is a string that says what the option of that name says on the "
-		"command line; \"\" switches off. What is not\n"
-		"    named is again as the command said, or by default; without arguments nothing "
-		"changes. The directory and form of the\n"
-		"    results and what is watched can be chosen once, before the first start(), and "
-		"only where no command has.\n\n"
-		"    A value that the option cannot mean, and an argument that does not exist, "
-		"raise "
-		"ValueError; what is no string, TypeError.\n\n");
+		"    \"\"\"Sets the options of the next start().\n\n"
+		"    Each argument is a string with the value that the option of this name has on the command line; \"\" switches off. An\n"
+		"    option that is not named returns to the value of the command, or to its default; without arguments nothing changes. The\n"
+		"    directory and format of the results and the watched memory can be set only before the first start(), and only if no\n"
+		"    command has set them.\n\n"
+		"    A wrong value or an unknown argument raises ValueError; an argument that is not a string raises TypeError.\n\n");
 	each_parameter(sb, add_described);
 	strbuf_add_str(sb, "    \"\"\"\n    choose({\n");
 	each_parameter(sb, add_passed);

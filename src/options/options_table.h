@@ -13,7 +13,7 @@
 /* An engine of the API is a launch without a program. */
 #define ON_LAUNCH (ON(NONE) | ON(API_ENGINE) | ON(ATTACH))
 #define ON_COMPARE                                                                                 \
-	(1u << VERB_COUNT) /* --compare is no verb, but does as little as one with a program */
+	(1u << VERB_COUNT) /* --compare is not a verb, but like a verb it runs no program */
 #define ON_ALL	 ((1u << (VERB_COUNT + 1)) - 1)
 #define ON_VERBS (ON_ALL & ~ON_LAUNCH)
 
@@ -52,6 +52,7 @@ struct option_row {
 	uint32_t scope;
 	uint8_t config;
 	bool may_be_empty;
+	bool common;
 	enum option_kind kind;
 	size_t offset; /* of the field in struct options */
 };
@@ -103,7 +104,7 @@ static inline bool option_word_has_number(const struct option_word *word)
 	       word->kind == OPTION_WORD_EACH_ALSO;
 }
 
-/* Another spelling, which no text names. */
+/* Another spelling; help and messages do not show it. */
 static inline bool option_word_is_alias(const struct option_word *word)
 {
 	return word->kind == OPTION_WORD_ALSO || word->kind == OPTION_WORD_EACH_ALSO;
@@ -120,7 +121,7 @@ static inline bool option_word_is_view(const struct option_word *word)
 	return word->owner == OPTION_ID_format && word->value >= VIEW_FIRST;
 }
 
-/* Whether it is offered where no verb stands: it is for a launch, or for --compare and nothing else. */
+/* Whether the help without a verb lists it: it is for a launch, or for --compare alone. */
 static inline bool option_stands_alone(const struct option_row *row)
 {
 	return (row->scope & ON_LAUNCH) != 0 || row->scope == ON_COMPARE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is written about the options: help, manual page, completions for bash and zsh. All of it walks the tables; only the
- * sentences around them stand here. The tables are plain ASCII, so a byte is a column.
+ * sentences around them are in this file. The tables are plain ASCII, so a byte is a column.
  */
 #include "options/options.h"
 
@@ -13,7 +13,7 @@
 #define HELP_INDENT  28 /* where the descriptions start */
 
 static const char summary[] =
-	"Runs PROGRAM and records its memory on NPUs, on GPUs and of PyTorch on the CPU.";
+	"Records the memory of PROGRAM: NPUs, GPUs and CPU tensors of PyTorch.";
 
 /* Whether the option is the first of its group. */
 static bool opens_group(const struct option_row *row)
@@ -27,8 +27,8 @@ static bool has_words(const struct option_row *row)
 }
 
 /*
- * Help and manual page describe an option alike: purpose, words, default. With a verb, what a launch was asked for takes the place
- * of the default.
+ * Help and manual page describe an option alike: purpose, words, default. For a verb, the options of the recorded launch are the
+ * default, so none is shown.
  */
 static void add_description(struct strbuf *sb, const struct option_row *row, enum verb verb)
 {
@@ -54,7 +54,7 @@ static size_t new_line(struct strbuf *sb)
 	return HELP_INDENT;
 }
 
-/* Appends words up to the right margin, all of them indented; `column` is where the output stands now. */
+/* Appends words up to the right margin, all of them indented; `column` is the current column of the output. */
 static void add_wrapped(struct strbuf *sb, const char *text, size_t column)
 {
 	if (column >= HELP_INDENT)
@@ -95,6 +95,18 @@ static void add_help_option(struct strbuf *sb, const struct option_row *row, enu
 	strbuf_fini(&description);
 }
 
+/* The common options of a launch. */
+static void add_common_options(struct strbuf *sb)
+{
+	const struct option_row *row = NULL;
+
+	strbuf_add_str(sb, "\nCommon options (all options: msmemscope --help=all):\n");
+	while ((row = option_next(row)) != NULL) {
+		if (row->common)
+			add_help_option(sb, row, VERB_NONE);
+	}
+}
+
 /* The options that a verb takes, or a launch, under the headings of their groups. */
 static void add_help_options(struct strbuf *sb, enum verb verb)
 {
@@ -124,16 +136,16 @@ static void add_verb_help(struct strbuf *sb, const struct verb_row *verb)
 	strbuf_add_str(sb, strbuf_str(&sentence));
 	strbuf_fini(&sentence);
 	add_help_options(sb, (enum verb)(verb - verb_rows));
-	strbuf_add_str(sb, "\nMore in man msmemscope; other verbs: msmemscope --help.\n");
+	strbuf_add_str(sb, "\nManual: man msmemscope. Other verbs: msmemscope --help.\n");
 }
 
 static const char examples[] =
 	"\nExamples:\n"
-	"  msmemscope -- python train.py                     leaks on an NPU or a GPU\n"
-	"  msmemscope --device=cpu -- python train.py        and of PyTorch on the CPU\n"
-	"  msmemscope info memscopeDumpResults/msmemscope_*  all that was found\n";
+	"  msmemscope -- python train.py                     find leaks on an NPU or GPU\n"
+	"  msmemscope --device=cpu -- python train.py        find leaks of CPU tensors\n"
+	"  msmemscope info memscopeDumpResults/msmemscope_*  show all findings\n";
 
-void options_help(struct strbuf *sb, enum verb about)
+void options_help(struct strbuf *sb, enum verb about, bool all)
 {
 	const struct verb_row *verb = NULL;
 	size_t start;
@@ -149,16 +161,20 @@ void options_help(struct strbuf *sb, enum verb about)
 		    "       msmemscope VERB [OPTION...] [ARGUMENT...]\n"
 		    "%s\n",
 		    summary);
-	add_help_options(sb, VERB_NONE);
-	strbuf_add_str(sb, "\nVerbs (msmemscope VERB --help: the options of a verb):\n");
+	if (all)
+		add_help_options(sb, VERB_NONE);
+	else
+		add_common_options(sb);
+	strbuf_add_str(sb, "\nVerbs (options of a verb: msmemscope VERB --help):\n");
 	while ((verb = verb_next(verb)) != NULL) {
 		start = sb->length;
 		strbuf_addf(sb, "  %s %s", verb->name, verb->arguments);
 		add_wrapped(sb, verb->help, sb->length - start);
 	}
-	strbuf_add_str(sb, "\nExit status: the program's own; 1 failed, 2 usage, 3 damaged "
-			   "input, 4 --fail-on.\n"
-			   "More in man msmemscope.\n");
+	strbuf_add_str(
+		sb,
+		"\nExit status: the program's own; 1 failed, 2 usage, 3 damaged input, 4 --fail-on.\n"
+		"Manual: man msmemscope.\n");
 	strbuf_add_str(sb, examples);
 }
 
@@ -236,31 +252,24 @@ static const char man_synopsis[] =
 	"[\\fIOPTION\\fR...] \\fB\\-\\-\\fR \\fIPROGRAM\\fR [\\fIARGUMENT\\fR...]\n"
 	".br\n"
 	".B msmemscope\n"
-	"\\fB\\-\\-compare\\fR \\fB\\-\\-input=\\fIBASE\\fR,\\fIOTHER\\fR "
-	"[\\fIOPTION\\fR...]\n"
+	"\\fB\\-\\-compare\\fR \\fB\\-\\-input=\\fIBASE\\fR,\\fIOTHER\\fR [\\fIOPTION\\fR...]\n"
 	".br\n"
 	".B msmemscope\n"
 	"\\fIVERB\\fR [\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n"
 	".SH DESCRIPTION\n";
 static const char man_description[] =
 	"Processes that the program starts are recorded too.\n"
-	"The standard output belongs to the program; what msmemscope has to say goes to "
-	"the standard error.\n"
+	"The standard output is the program's own; msmemscope writes its messages and its report to the standard error.\n"
 	".PP\n"
-	"Options stand before the program. Their long names may be shortened as long as "
-	"only one option fits, and a value may follow as the next word.\n"
-	"Given twice, the last one counts.\n"
-	"Lists are split by half\\-width or full\\-width commas.\n"
+	"Options come before the program. A long name may be shortened as long as it is unambiguous, and a value may follow as the next word.\n"
+	"If an option is given twice, the last one counts.\n"
+	"Half\\-width or full\\-width commas separate the items of a list.\n"
 	".PP\n"
-	"After the program and without \\fB\\-\\-\\fR, an option with a value that is "
-	"written in full and joined by an equals sign is taken by msmemscope, which says "
-	"so.\n"
-	"All else there is left to the program, and so is such an option if msmemscope "
-	"does not allow its value; only a wrong value of \\fB\\-\\-watch\\fR is an error.\n"
-	"With \\fB\\-\\-\\fR before the program all that follows is the program's.\n"
+	"Without \\fB\\-\\-\\fR, msmemscope also takes options after the program, if they are written in full with a value and an equals sign, and says so.\n"
+	"All other words after the program belong to the program, also such an option with a value that msmemscope does not allow; only a wrong value of \\fB\\-\\-watch\\fR is an error.\n"
+	"With \\fB\\-\\-\\fR before the program, all words after it belong to the program.\n"
 	".PP\n"
-	"A verb is only the first word. To run a program that has the name of a verb, "
-	"write a path or put \\fB\\-\\-\\fR before it.\n"
+	"Only the first word can be a verb. To run a program that has the name of a verb, write a path or put \\fB\\-\\-\\fR before it.\n"
 	".SH OPTIONS\n";
 
 static void add_man_end(struct strbuf *sb)
@@ -268,26 +277,24 @@ static void add_man_end(struct strbuf *sb)
 	strbuf_addf(
 		sb,
 		".SH EXIT STATUS\n"
-		"That of the program. If a signal killed the program, msmemscope dies by the same "
-		"signal.\n"
-		"Besides:\n"
+		"The exit status of the program. If a signal killed the program, msmemscope dies by the same signal.\n"
+		"msmemscope itself uses:\n"
 		".TP\n%d\nmsmemscope failed.\n"
-		".TP\n%d\nThe command line was not understood; nothing was started.\n"
-		".TP\n%d\nA verb or \\-\\-compare answered from a damaged or unfinished "
-		"input.\n"
+		".TP\n%d\nThe command line is wrong; nothing was started.\n"
+		".TP\n%d\nA verb or \\-\\-compare answered from a damaged or incomplete input.\n"
+		".TP\n%d\nA condition of \\-\\-fail\\-on holds, or a limit of \\-\\-budget was exceeded.\n"
 		".TP\n%d\nThe program cannot be executed.\n"
 		".TP\n%d\nThe program was not found.\n"
 		".SH ENVIRONMENT\n"
-		".TP\n.B MSMEMSCOPE_DISABLE\nIf it is 1, nothing is recorded.\n"
+		".TP\n.B MSMEMSCOPE_DISABLE\nIf 1, nothing is recorded.\n"
 		".SH EXAMPLES\n"
 		".nf\n"
 		"msmemscope bash train.sh\n"
-		"msmemscope \\-o results \\-\\-call\\-stack=c:20,python:10 \\-\\- python train.py "
-		"\\-\\-format=png\n"
+		"msmemscope \\-o results \\-\\-call\\-stack=c:20,python:10 \\-\\- python train.py \\-\\-format=png\n"
 		"msmemscope recover results\n"
 		"msmemscope \\-\\-compare \\-\\-input=monday,tuesday \\-\\-level=kernel\n"
 		".fi\n",
-		MSCOPE_EXIT_FAILED, MSCOPE_EXIT_USAGE, MSCOPE_EXIT_DAMAGED,
+		MSCOPE_EXIT_FAILED, MSCOPE_EXIT_USAGE, MSCOPE_EXIT_DAMAGED, MSCOPE_EXIT_CONDITION,
 		MSCOPE_EXIT_NOT_EXECUTABLE, MSCOPE_EXIT_NOT_FOUND);
 }
 
@@ -345,7 +352,7 @@ static bool takes_directories(const struct verb_row *verb)
 	return strncmp(verb->arguments, "DIR", 3) == 0;
 }
 
-/* Canonical names only: a completion that offers old names beside the new ones is noise. */
+/* Canonical names only; old names would be noise. */
 static void add_bash_options(struct strbuf *sb, const char *label, enum verb verb)
 {
 	const struct option_row *row = NULL;
@@ -458,15 +465,14 @@ static const char bash_values[] =
 	"\tcase $3$1 in\n";
 
 /* Names of options; a case for each verb follows. */
-static const char bash_options[] =
-	"\tesac\n"
-	"}\n"
-	"\n"
-	"# The names of options that may stand where verb $1, or no word yet, was read.\n"
-	"_msmemscope_options()\n"
-	"{\n"
-	"\tlocal options\n"
-	"\tcase $1 in\n";
+static const char bash_options[] = "\tesac\n"
+				   "}\n"
+				   "\n"
+				   "# The names of the options of verb $1, or of a launch.\n"
+				   "_msmemscope_options()\n"
+				   "{\n"
+				   "\tlocal options\n"
+				   "\tcase $1 in\n";
 
 /* The completion itself: it walks the words before the current one. A pattern of options with a value follows. */
 static const char bash_words[] =
@@ -517,8 +523,7 @@ static const char bash_word_program[] =
 	"\tcase $verb in\n"
 	"\t'')\n"
 	"\t\tcompopt -o filenames\n"
-	"\t\tmapfile -t COMPREPLY < <(compgen -c -- \"$current\"; compgen -f -- "
-	"\"$current\")\n"
+	"\t\tmapfile -t COMPREPLY < <(compgen -c -- \"$current\"; compgen -f -- \"$current\")\n"
 	"\t\t[[ $ended ]] || COMPREPLY+=($(compgen -W \"";
 
 static void add_verb_names(struct strbuf *sb, const char *between)
@@ -590,7 +595,7 @@ void options_bash(struct strbuf *sb)
 			   "complete -F _msmemscope msmemscope msleaks\n");
 }
 
-/* Text inside single quotes of zsh, in a place where brackets and colons have a meaning. */
+/* Text inside single quotes of zsh, where brackets and colons have a meaning. */
 static void add_zsh(struct strbuf *sb, const char *text)
 {
 	for (; *text != '\0'; text++) {

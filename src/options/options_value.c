@@ -120,17 +120,16 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 		}
 		break;
 	case OPTION_KIND_path:
-		strbuf_addf(sb,
-			    "a path in UTF-8 that does not start with = + - @, at most %d bytes, "
-			    "%d levels, %d bytes per name",
-			    OPTION_PATH_MAX, OPTION_PATH_DEPTH, OPTION_PATH_NAME_MAX);
+		strbuf_addf(
+			sb,
+			"a path in UTF-8 that does not start with = + - @, at most %d bytes, %d levels, %d bytes per name",
+			OPTION_PATH_MAX, OPTION_PATH_DEPTH, OPTION_PATH_NAME_MAX);
 		break;
 	case OPTION_KIND_pair:
-		strbuf_addf(sb,
-			    "two paths in UTF-8 with a comma between, or one with --steps, none "
-			    "starting with = + - @, each of at most %d bytes, %d levels, %d bytes "
-			    "per name",
-			    OPTION_PATH_MAX, OPTION_PATH_DEPTH, OPTION_PATH_NAME_MAX);
+		strbuf_addf(
+			sb,
+			"two paths in UTF-8 separated by a comma, or one with --steps, none starting with = + - @, each of at most %d bytes, %d levels, %d bytes per name",
+			OPTION_PATH_MAX, OPTION_PATH_DEPTH, OPTION_PATH_NAME_MAX);
 		break;
 	case OPTION_KIND_size:
 		add_number(sb, row->min);
@@ -146,9 +145,9 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			    (unsigned long long)row->max);
 		break;
 	case OPTION_KIND_conditions:
-		strbuf_add_str(sb,
-			       "leak, suspect, oom, peak:SIZE, growth:SIZE/step, SIZE in bytes or "
-			       "with K, M, G or T");
+		strbuf_add_str(
+			sb,
+			"leak, suspect, oom, peak:SIZE, growth:SIZE/step, SIZE in bytes or with K, M, G or T");
 		break;
 	case OPTION_KIND_text:
 		strbuf_addf(sb, "a text in UTF-8 of at most %d bytes that is not blank",
@@ -159,10 +158,10 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			    OPTION_TEXT_MAX, OPTION_TEXTS_MAX);
 		break;
 	case OPTION_KIND_watch:
-		strbuf_addf(sb,
-			    "[START[:OUTPUT],]END[,full-content], OUTPUT as 0 or out0, names of "
-			    "at most %d bytes, empty is off",
-			    OPTION_WATCH_NAME_MAX);
+		strbuf_addf(
+			sb,
+			"[START[:OUTPUT],]END[,full-content], OUTPUT as 0 or out0, names of at most %d bytes, empty is off",
+			OPTION_WATCH_NAME_MAX);
 		break;
 	}
 }
@@ -289,7 +288,7 @@ static int parse_item(const struct option_row *row, const char *item, size_t len
 	number = word->initial;
 	if (colon != NULL) {
 		if (!option_word_has_number(word))
-			return refuse(why, item, length, "carries a number but takes none");
+			return refuse(why, item, length, "has a number but takes none");
 		if (!read_number(colon + 1, length - name_length - 1, word->max, &number) ||
 		    number < word->min)
 			return refuse(why, item, length, "has a bad number");
@@ -324,7 +323,7 @@ static int parse_set(const struct option_row *row, const char *value, struct opt
 	if (!any && !row->may_be_empty)
 		return refuse(why, value, 0, "");
 	if (none && set.mask != 0) {
-		strbuf_addf(notices, "--%s: none switches off all that is named beside it\n",
+		strbuf_addf(notices, "--%s: none switches off everything else in the list\n",
 			    row->name);
 		set = (struct option_set){0};
 	}
@@ -343,9 +342,9 @@ static int parse_numbers(const struct option_row *row, const char *value,
 	/* Checked to its end before the field changes. */
 	while (next_item(&cursor, &item, &length)) {
 		if (!read_number(item, length, row->max, &number) || number < row->min)
-			return refuse(why, item, length, "is no such number");
+			return refuse(why, item, length, "is not such a number");
 		if (++count > OPTION_NUMBERS_MAX)
-			return refuse(why, item, length, "is one too many");
+			return refuse(why, item, length, "exceeds the limit");
 	}
 	if (count == 0)
 		return refuse(why, value, 0, "");
@@ -520,12 +519,12 @@ static int parse_size(const struct option_row *row, const char *value, struct op
 
 	if (length > 0 && value[length - 1] == '%') {
 		if (!read_number(value, length - 1, 100, &number) || number == 0)
-			return refuse(why, value, length, "is no percentage from 1 to 100");
+			return refuse(why, value, length, "is not a percentage from 1 to 100");
 		*field = (struct option_size){.percent = (uint32_t)number};
 		return 0;
 	}
 	if (!read_size(value, length, row->max, &number) || number < row->min)
-		return refuse(why, value, length, "is no size or out of range");
+		return refuse(why, value, length, "is not a size, or is out of range");
 	*field = (struct option_size){.bytes = number};
 	return 0;
 }
@@ -536,7 +535,7 @@ static int parse_one_number(const struct option_row *row, const char *value, uin
 	uint64_t number;
 
 	if (!read_number(value, strlen(value), row->max, &number) || number < row->min)
-		return refuse(why, value, strlen(value), "is no such number");
+		return refuse(why, value, strlen(value), "is not such a number");
 	*field = (uint32_t)number;
 	return 0;
 }
@@ -583,7 +582,7 @@ static int parse_conditions(const struct option_row *row, const char *value,
 
 	while (next_item(&cursor, &item, &length)) {
 		if (!parse_condition(row, item, length, &conditions))
-			return refuse(why, item, length, "is no condition");
+			return refuse(why, item, length, "is not a condition");
 		any = true;
 	}
 	if (!any)
@@ -754,7 +753,7 @@ static int parse_texts(const char *value, struct option_texts *field, struct str
 	if (fault != NULL || length > OPTION_TEXT_MAX)
 		return refuse(why, value, length, fault != NULL ? fault : "is too long");
 	if (field->count == OPTION_TEXTS_MAX)
-		return refuse(why, value, length, "is one too many");
+		return refuse(why, value, length, "exceeds the limit");
 	field->value[field->count] = strdup(value);
 	if (field->value[field->count] == NULL)
 		return -ENOMEM;

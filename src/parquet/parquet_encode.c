@@ -8,7 +8,7 @@
 #define GROUP	  8u
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-	       "numbers are written as they lie in memory");
+	       "numbers are written as they are in memory");
 
 /* Numbers bit by bit; `to` has room for 8 bytes more than they take. Returns the end. */
 struct bits {

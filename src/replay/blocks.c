@@ -59,7 +59,7 @@ void blocks_release(struct blocks *blocks, uint32_t slot)
 
 /* ---- by address ---- */
 
-/* A handle is no address: nothing can be found inside such a block. */
+/* A handle is not an address: nothing can be found inside such a block. */
 static bool has_address(const struct context *context)
 {
 	return context->kind != BLOCK_CREATE;

@@ -75,18 +75,17 @@ int driver_take_driver_source(struct replay *replay, const struct trace_event *e
 	if (source.state == DRIVER_SOURCE_YIELDS || source.state == DRIVER_SOURCE_TIMES_YIELD)
 		replay->kernels.untold = true;
 	if (source.state == DRIVER_SOURCE_TIMES_YIELD)
-		return notes_add(replay,
-				 "another tool took CUPTI's records of kernels %llu.%03llu s after "
-				 "the first event: from then on no execution times are recorded",
-				 (unsigned long long)(after_ns / 1000000000),
-				 (unsigned long long)(after_ns / 1000000 % 1000));
+		return notes_add(
+			replay,
+			"another tool took CUPTI's records of kernels %llu.%03llu s after the first event: from then on no execution times are recorded",
+			(unsigned long long)(after_ns / 1000000000),
+			(unsigned long long)(after_ns / 1000000 % 1000));
 	if (source.state != DRIVER_SOURCE_YIELDS)
 		return 0;
 	replay->pool_details.driver_calls = false;
 	r = notes_add(
 		replay,
-		"another tool took CUPTI %llu.%03llu s after the first event: calls of the CUDA "
-		"driver are not recorded from then on%s",
+		"another tool took CUPTI %llu.%03llu s after the first event: calls of the CUDA driver are not recorded from then on%s",
 		(unsigned long long)(after_ns / 1000000000),
 		(unsigned long long)(after_ns / 1000000 % 1000),
 		replay->pool_details.place_count == 0 ? ""

@@ -339,10 +339,8 @@ void replay_line_notes(struct replay *replay, struct strbuf *out)
 
 		if (known == NULL || *known != 0)
 			continue;
-		strbuf_addf(
-			out,
-			"no debug information was found for %s; build it with -g to see lines.\n",
-			module->info.path);
+		strbuf_addf(out, "no debug information for %s; build it with -g to see lines.\n",
+			    module->info.path);
 		shown++;
 	}
 	map_fini(&found);

@@ -104,7 +104,7 @@ static bool is_source(struct replay *replay, enum step_source source)
 		return true;
 	if (!steps->other_noted && steps->source < MSCOPE_COUNT(names)) {
 		steps->other_noted = true;
-		(void)notes_add(replay, "steps are told by %s; those by %s are ignored",
+		(void)notes_add(replay, "using steps from %s, ignoring those from %s",
 				names[steps->source], names[source]);
 	}
 	return false;
@@ -154,9 +154,9 @@ static void take_not_computed(struct replay *replay, const char *mark)
 	static const char prefix[] = "simnpu: not computed: ";
 
 	if (mark != NULL && strncmp(mark, prefix, sizeof(prefix) - 1) == 0)
-		(void)notes_add_item(
-			replay, "values are not to be trusted: the simulated NPU did not compute ",
-			mark + sizeof(prefix) - 1);
+		(void)notes_add_item(replay,
+				     "values are not reliable: the simulated NPU did not compute ",
+				     mark + sizeof(prefix) - 1);
 }
 
 int steps_take_mark(struct replay *replay, const struct trace_event *event)

@@ -47,10 +47,10 @@ static int find_run(struct fleet *fleet, const char *name, struct mscope_error *
 	int r;
 
 	if (name[0] == '\0')
-		r = store_query(fleet->store,
-				"SELECT run, name, job, code, start_ns FROM runs "
-				"ORDER BY start_ns DESC LIMIT 1",
-				NULL, 0, take_run, fleet, err);
+		r = store_query(
+			fleet->store,
+			"SELECT run, name, job, code, start_ns FROM runs ORDER BY start_ns DESC LIMIT 1",
+			NULL, 0, take_run, fleet, err);
 	else
 		r = store_query(fleet->store,
 				"SELECT run, name, job, code, start_ns FROM runs WHERE run = $1",
@@ -486,16 +486,14 @@ static int load_places(struct fleet *fleet, const struct store_value *key, struc
 		r = map_put(&loading.indexes,
 			    (struct map_key){(uint64_t)fleet->ranks[i].process, 0}, i);
 	if (r == 0)
-		r = store_query(fleet->store,
-				"SELECT process, pool, stack, peak_bytes, end_bytes FROM places "
-				"WHERE run = $1",
-				key, 1, take_entry, &loading, err);
+		r = store_query(
+			fleet->store,
+			"SELECT process, pool, stack, peak_bytes, end_bytes FROM places WHERE run = $1",
+			key, 1, take_entry, &loading, err);
 	if (r == 0)
 		r = store_query(
 			fleet->store,
-			"SELECT process, pool, stack, CASE verdict WHEN 'leak' THEN 2 ELSE 1 "
-			"END, rate_bytes FROM places WHERE run = $1 AND verdict IN ('leak', "
-			"'suspect')",
+			"SELECT process, pool, stack, CASE verdict WHEN 'leak' THEN 2 ELSE 1 END, rate_bytes FROM places WHERE run = $1 AND verdict IN ('leak', 'suspect')",
 			key, 1, take_growth, &loading, err);
 	map_fini(&loading.indexes);
 	if (r < 0)
@@ -517,17 +515,17 @@ int fleet_load(struct fleet *fleet, struct store *store, const char *name, struc
 	if (r < 0)
 		return r;
 	key = store_int(fleet->run);
-	r = store_query(store,
-			"SELECT process, rank, host, device, name, trace, steps, seconds, outcome, "
-			"verdict FROM processes WHERE run = $1",
-			&key, 1, take_rank, fleet, err);
+	r = store_query(
+		store,
+		"SELECT process, rank, host, device, name, trace, steps, seconds, outcome, verdict FROM processes WHERE run = $1",
+		&key, 1, take_rank, fleet, err);
 	if (r == 0 && fleet->rank_count > 0)
 		qsort(fleet->ranks, fleet->rank_count, sizeof(*fleet->ranks), by_process);
 	if (r == 0)
-		r = store_query(store,
-				"SELECT process, pool, peak_bytes, end_bytes, trend_bytes, trend "
-				"FROM pools WHERE run = $1 ORDER BY pool",
-				&key, 1, take_pool, fleet, err);
+		r = store_query(
+			store,
+			"SELECT process, pool, peak_bytes, end_bytes, trend_bytes, trend FROM pools WHERE run = $1 ORDER BY pool",
+			&key, 1, take_pool, fleet, err);
 	if (r == 0 && fleet->rank_count > 0) {
 		choose_ranks(fleet);
 		r = find_main_pool(fleet);

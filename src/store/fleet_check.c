@@ -105,16 +105,16 @@ static int parse_line(char *line, unsigned int number, struct limit *out, struct
 			      .figure = (enum figure)word_of(figure, figures, FIGURES)};
 	if (out->subject == SUBJECTS)
 		return error_set(err, MSCOPE_E_USAGE,
-				 "--budget, line %u: '%.40s' is none of pool, place and owner",
-				 number, subject);
+				 "--budget, line %u: '%.40s' is not pool, place or owner", number,
+				 subject);
 	if (out->figure == FIGURES || (out->subject == OF_POOL && out->figure == LEAKS) ||
 	    (out->subject == OF_OWNER && out->figure != PEAK))
 		return error_set(err, MSCOPE_E_USAGE, "--budget, line %u: %s has no figure '%.40s'",
 				 number, subject, figure == NULL ? "" : figure);
 	if (!parse_size(size, &out->most) || next_word(&line) != NULL)
 		return error_set(err, MSCOPE_E_USAGE,
-				 "--budget, line %u: '%.40s' is no limit; say 512M or 40G", number,
-				 size == NULL ? "" : size);
+				 "--budget, line %u: '%.40s' is not a limit; write 512M or 40G",
+				 number, size == NULL ? "" : size);
 	out->text = strdup(text);
 	return out->text == NULL ? -ENOMEM : 0;
 }

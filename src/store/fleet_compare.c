@@ -356,8 +356,8 @@ static void write_text(struct comparing *c, size_t changed, uint32_t top, struct
 		strbuf_add_str(out, ")\n");
 	}
 	strbuf_addf(out,
-		    changed == 0 ? "No place changed: %zu places were compared.\n"
-				 : "Places that changed, of %zu:\n",
+		    changed == 0 ? "No call site changed: %zu call sites were compared.\n"
+				 : "Call sites that changed, of %zu:\n",
 		    c->count);
 	for (i = 0; i < changed && i < top; i++) {
 		const struct pair *pair = &c->pairs[i];

@@ -76,14 +76,13 @@ static int find_runs(struct history *history, struct mscope_error *err)
 	if (history->ask->tag != NULL)
 		r = store_query(
 			history->store,
-			"SELECT r.run, r.name, r.code, r.start_ns FROM runs r JOIN tags t ON "
-			"t.run = r.run WHERE t.tag = $1 ORDER BY r.start_ns DESC LIMIT 2000",
+			"SELECT r.run, r.name, r.code, r.start_ns FROM runs r JOIN tags t ON t.run = r.run WHERE t.tag = $1 ORDER BY r.start_ns DESC LIMIT 2000",
 			&tag, 1, take_run, history, err);
 	else
-		r = store_query(history->store,
-				"SELECT run, name, code, start_ns FROM runs ORDER BY start_ns DESC "
-				"LIMIT 2000",
-				NULL, 0, take_run, history, err);
+		r = store_query(
+			history->store,
+			"SELECT run, name, code, start_ns FROM runs ORDER BY start_ns DESC LIMIT 2000",
+			NULL, 0, take_run, history, err);
 	if (r == 0 && history->count > 0)
 		qsort(history->runs, history->count, sizeof(*history->runs), by_time);
 	if (r == 0 && history->count == 0)
@@ -115,7 +114,7 @@ static int find_stacks(struct history *history, struct mscope_error *err)
 			    history, err);
 
 	if (r == 0 && history->stack_count == 0)
-		r = error_set(err, MSCOPE_E_ABSENT, "%s has no place with '%s' in its line",
+		r = error_set(err, MSCOPE_E_ABSENT, "%s has no call site with '%s' in its line",
 			      history->store->name, history->ask->place);
 	return r;
 }
@@ -136,10 +135,10 @@ static int find_pool(struct history *history, struct mscope_error *err)
 
 	if (history->ask->pool != NULL)
 		return (history->pool = strdup(history->ask->pool)) == NULL ? -ENOMEM : 0;
-	r = store_query(history->store,
-			"SELECT pool, MAX(peak_bytes) FROM pools WHERE run = $1 GROUP BY pool "
-			"ORDER BY 2 DESC LIMIT 1",
-			&run, 1, take_pool, history, err);
+	r = store_query(
+		history->store,
+		"SELECT pool, MAX(peak_bytes) FROM pools WHERE run = $1 GROUP BY pool ORDER BY 2 DESC LIMIT 1",
+		&run, 1, take_pool, history, err);
 	if (r == 0 && history->pool == NULL)
 		r = error_set(err, MSCOPE_E_ABSENT, "the latest run has no pool");
 	return r;
@@ -194,18 +193,14 @@ static int measure(struct history *history, struct past_run *run, struct mscope_
 		values[1] = store_int(history->stacks[i]);
 		r = store_query(
 			history->store,
-			"SELECT p.rank, p.process, s.peak_bytes FROM places s JOIN processes "
-			"p ON p.run = s.run AND p.process = s.process WHERE s.run = $1 AND "
-			"s.stack = $2",
+			"SELECT p.rank, p.process, s.peak_bytes FROM places s JOIN processes p ON p.run = s.run AND p.process = s.process WHERE s.run = $1 AND s.stack = $2",
 			values, 2, take_value, history, err);
 	}
 	if (r == 0 && history->pool != NULL) {
 		values[1] = store_str(history->pool);
 		r = store_query(
 			history->store,
-			"SELECT p.rank, p.process, s.peak_bytes FROM pools s JOIN processes p "
-			"ON p.run = s.run AND p.process = s.process WHERE s.run = $1 AND "
-			"s.pool = $2",
+			"SELECT p.rank, p.process, s.peak_bytes FROM pools s JOIN processes p ON p.run = s.run AND p.process = s.process WHERE s.run = $1 AND s.pool = $2",
 			values, 2, take_value, history, err);
 	}
 	if (r < 0)
@@ -396,9 +391,8 @@ static void write_text(const struct history *history, uint32_t top, struct strbu
 		strbuf_add_char(out, '\n');
 	}
 	if (changes == 0)
-		strbuf_add_str(out, history->count < 2
-					    ? "There is no other run to compare it with yet.\n"
-					    : "It did not change.\n");
+		strbuf_add_str(out, history->count < 2 ? "No other run to compare it with yet.\n"
+						       : "It did not change.\n");
 	for (i = from; i < history->count; i++) {
 		const struct past_run *run = &history->runs[i];
 		struct strbuf size = {0};

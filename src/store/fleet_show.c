@@ -268,7 +268,7 @@ static void text_group(struct fleet *fleet, const struct fleet_group *group, str
 		strbuf_addf(out, " per step more than elsewhere (z %.0f)", group->z);
 		break;
 	case FLEET_WHY_DIFFERENT:
-		strbuf_addf(out, " use%s other places in %s (z %.0f)", verb,
+		strbuf_addf(out, " use%s other call sites in %s (z %.0f)", verb,
 			    fleet->pools[group->pool], group->z);
 		break;
 	default:
@@ -299,13 +299,13 @@ static void text_groups(struct fleet *fleet, const struct fleet_groups *groups, 
 	size_t i;
 
 	if (groups->few)
-		strbuf_addf(out, "Which rank stands out is asked of %u ranks or more.\n",
+		strbuf_addf(out, "Ranks are compared with each other from %u ranks on.\n",
 			    FLEET_FEW);
 	else if (groups->count == 0)
-		strbuf_addf(out,
-			    "No rank stands out: peaks, growth and places of %zu ranks were "
-			    "compared.\n",
-			    fleet->rank_count);
+		strbuf_addf(
+			out,
+			"No rank stands out: peaks, growth and call sites of %zu ranks were compared.\n",
+			fleet->rank_count);
 	else
 		strbuf_add_str(out, "Ranks that stand out:\n");
 	for (i = 0; i < groups->count && i < SHOWN_GROUPS; i++)
@@ -347,7 +347,7 @@ static void text_places(struct fleet *fleet, uint32_t top, struct strbuf *out)
 	size_t i;
 
 	if (list != NULL && fleet->place_count > 0)
-		strbuf_add_str(out, "Places of all ranks:\n");
+		strbuf_add_str(out, "Call sites of all ranks:\n");
 	for (i = 0; list != NULL && i < fleet->place_count && i < top; i++) {
 		struct strbuf size = {0};
 
@@ -625,8 +625,7 @@ int fleet_show(struct fleet *fleet, const struct fleet_ask *ask, struct strbuf *
 			text_places(fleet, ask->top > 0 ? ask->top : SHOWN_ALL, out);
 			text_ranks(fleet, &groups, ask->top > 0 ? ask->top : lines_left(out), out);
 		} else {
-			strbuf_add_str(out,
-				       "None of its processes used memory that is recorded.\n");
+			strbuf_add_str(out, "No recorded memory in any of its processes.\n");
 		}
 	}
 	fleet_groups_fini(&groups);

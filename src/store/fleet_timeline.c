@@ -127,10 +127,10 @@ int fleet_timeline(const struct fleet *fleet, size_t pool, size_t width, struct 
 		r = map_put(&taking.ranks, (struct map_key){(uint64_t)fleet->ranks[i].process, 0},
 			    i);
 	if (r == 0)
-		r = store_query(fleet->store,
-				"SELECT process, device, time_ns, bytes FROM timeline WHERE run = "
-				"$1 AND pool = $2 ORDER BY process, device, point",
-				key, 2, take_point, &taking, err);
+		r = store_query(
+			fleet->store,
+			"SELECT process, device, time_ns, bytes FROM timeline WHERE run = $1 AND pool = $2 ORDER BY process, device, point",
+			key, 2, take_point, &taking, err);
 	if (r == 0)
 		r = spread_out(fleet, &taking, out);
 	if (r == -ENOMEM)

@@ -37,8 +37,7 @@ const char *store_url_fault(const char *url)
 {
 	if (is_pg(url))
 		return has_password(url)
-			       ? "a password does not belong into a command line: put it into "
-				 "~/.pgpass or $PGPASSWORD"
+			       ? "do not write a password in the URL: put it in ~/.pgpass or $PGPASSWORD"
 			       : NULL;
 	if ((text_starts_with(url, "sqlite:") && url[7] != '\0') ||
 	    (text_starts_with(url, "rows:") && url[5] != '\0'))
@@ -77,7 +76,7 @@ static int upgrade(struct store *store, int64_t version, struct mscope_error *er
 	r = strbuf_failed(&sql) ? error_set(err, -ENOMEM, "no memory")
 				: store_run(store, store->ops->begin, err);
 	if (r == 0 && version_of(store, NULL) != version)
-		r = error_set(err, -EAGAIN, "%s: another writer upgrades it", store->name);
+		r = error_set(err, -EAGAIN, "%s: another writer is upgrading it", store->name);
 	/* A failed query ends a transaction of PostgreSQL, and without tables that query failed. */
 	if (r == 0 && version == 0) {
 		(void)store_run(store, "ROLLBACK", NULL);
@@ -112,12 +111,12 @@ static int check_version(struct store *store, bool write, struct mscope_error *e
 	if (version == 0 && asked.code != 0 && store_run(store, "SELECT 1", NULL) < 0)
 		return error_set(err, asked.code, "%s", asked.message);
 	if (version > STORE_VERSION)
-		return error_set(err, MSCOPE_E_VERSION,
-				 "%s has version %lld of the store, this program knows %d: "
-				 "a newer msmemscope is needed",
-				 store->name, (long long)version, STORE_VERSION);
+		return error_set(
+			err, MSCOPE_E_VERSION,
+			"%s has version %lld of the store, this program supports %d: use a newer msmemscope",
+			store->name, (long long)version, STORE_VERSION);
 	if (!write && version == 0)
-		return error_set(err, MSCOPE_E_ABSENT, "%s is no store, or an empty one",
+		return error_set(err, MSCOPE_E_ABSENT, "%s is not a store, or is empty",
 				 store->name);
 	if (!write)
 		return error_set(err, MSCOPE_E_VERSION,

@@ -36,9 +36,9 @@ int store_files_open(const struct store_choice *choice, struct store **out,
 	struct files_store *store;
 
 	if (!choice->write)
-		return error_set(err, MSCOPE_E_USAGE,
-				 "files of rows cannot be asked: put them into a store with "
-				 "msmemscope store add");
+		return error_set(
+			err, MSCOPE_E_USAGE,
+			"files of rows cannot be queried: add them to a store with msmemscope store add");
 	if (mkdir(path, 0750) < 0 && errno != EEXIST)
 		return error_set(err, -errno, "cannot make %s: %s", path, strerror(errno));
 	store = calloc(1, sizeof(*store));

@@ -223,7 +223,7 @@ static int hear(struct pg_store *store, store_answer *answer, void *arg, struct 
 		memcpy(&head, store->in + store->at, sizeof(head));
 		store->at += sizeof(head);
 		if (head.bytes > PG_ROW_BYTES_MAX)
-			r = lost(store, err, "msmemscope-pg has sent something else");
+			r = lost(store, err, "unexpected answer of msmemscope-pg");
 		if (r == 0)
 			r = fill(store, head.bytes, err);
 		if (r < 0)
@@ -353,10 +353,10 @@ static int start_helper(struct pg_store *store, const char *path, struct mscope_
 	int ends[2];
 
 	if (path == NULL || access(path, X_OK) < 0)
-		return error_set(err, -ENOENT,
-				 "%s: %s is missing, which speaks to PostgreSQL; install all of "
-				 "msmemscope, or use sqlite:FILE",
-				 store->base.name, path == NULL ? "msmemscope-pg" : path);
+		return error_set(
+			err, -ENOENT,
+			"%s: %s, which connects to PostgreSQL, is missing; install all of msmemscope, or use sqlite:FILE",
+			store->base.name, path == NULL ? "msmemscope-pg" : path);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return error_set(err, -errno, "cannot start %s: %s", path, strerror(errno));
 	store->helper = fork();

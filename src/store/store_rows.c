@@ -282,7 +282,7 @@ int store_rows_read(struct store_rows *rows, const char *text, size_t bytes,
 
 	if (bytes < strlen(STORE_ROWS_MAGIC) ||
 	    memcmp(text, STORE_ROWS_MAGIC, strlen(STORE_ROWS_MAGIC)) != 0)
-		return error_set(err, MSCOPE_E_FOREIGN, "this is no file of rows");
+		return error_set(err, MSCOPE_E_FOREIGN, "not a file of rows");
 	for (at += strlen(STORE_ROWS_MAGIC); at < end; at = stop + 1) {
 		line++;
 		stop = memchr(at, '\n', (size_t)(end - at));
@@ -295,16 +295,17 @@ int store_rows_read(struct store_rows *rows, const char *text, size_t bytes,
 			table = store_table_of(at, (size_t)((blank == NULL ? stop : blank) - at));
 			if (table == STORE_TABLES)
 				return error_set(err, MSCOPE_E_DAMAGED,
-						 "line %zu names no table of the store", line);
+						 "line %zu does not name a table of the store",
+						 line);
 		} else if (stop - at == 2 && at[0] == '\\' && at[1] == '.') {
 			table = STORE_TABLES;
 		} else if (!read_row(rows, table, at, stop)) {
-			return error_set(err, MSCOPE_E_DAMAGED, "line %zu is no row of %s", line,
+			return error_set(err, MSCOPE_E_DAMAGED, "line %zu is not a row of %s", line,
 					 store_schema(table)->name);
 		}
 	}
 	if (table != STORE_TABLES || rows->tables[STORE_processes].count != 1 ||
 	    rows->tables[STORE_runs].count != 1)
-		return error_set(err, MSCOPE_E_TRUNCATED, "it is not all of one process");
+		return error_set(err, MSCOPE_E_TRUNCATED, "its rows are not all of one process");
 	return rows->failed ? -ENOMEM : 0;
 }

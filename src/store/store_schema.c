@@ -87,8 +87,9 @@ void store_sql_upgrade(int version, const char *tail, struct strbuf *out)
 
 	fill();
 	if (version == 0)
-		strbuf_add_str(out, "CREATE TABLE IF NOT EXISTS store_version "
-				    "(version BIGINT NOT NULL PRIMARY KEY);\n");
+		strbuf_add_str(
+			out,
+			"CREATE TABLE IF NOT EXISTS store_version (version BIGINT NOT NULL PRIMARY KEY);\n");
 	for (i = 0; i < STORE_TABLES; i++) {
 		const struct store_schema *table = &tables[i];
 

@@ -194,10 +194,10 @@ int store_sqlite_open(const struct store_choice *choice, struct store **out,
 						   : SQLITE_OPEN_READWRITE),
 			    NULL) != SQLITE_OK)
 		r = !choice->write && access(path, F_OK) < 0
-			    ? error_set(err, -ENOENT,
-					"there is no store %s; --store=URL or $MSMEMSCOPE_STORE "
-					"names one",
-					path)
+			    ? error_set(
+				      err, -ENOENT,
+				      "no store %s; give one with --store=URL or $MSMEMSCOPE_STORE",
+				      path)
 			    : error_set(err, -EIO, "cannot open the store %s: %s", path,
 					store->db != NULL ? sqlite3_errmsg(store->db)
 							  : "no memory");

@@ -194,7 +194,7 @@ static int write_run(struct store *store, const struct store_rows *rows, struct 
 				&check, err);
 	if (r == 0 && !check.same)
 		r = error_set(err, -EEXIST,
-			      "%s: another run has the key of '%.100s'; choose another name",
+			      "%s: another run has the same key as '%.100s'; choose another name",
 			      store->name, run[1].text);
 	if (r == 0 && run[2].bytes > 0)
 		r = store_query(store, "UPDATE runs SET job = $2 WHERE run = $1 AND job <> $2",
@@ -289,7 +289,7 @@ int store_write(const struct store_choice *choice, struct store **store,
 	int r;
 
 	if (rows->failed)
-		return error_set(err, -ENOMEM, "no memory for what the store takes");
+		return error_set(err, -ENOMEM, "out of memory");
 	for (;;) {
 		r = *store != NULL ? 0 : store_open(choice, store, err);
 		if (r == 0)

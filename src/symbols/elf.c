@@ -22,7 +22,7 @@
 #include "base/status.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-	       "headers are used as they lie in the file");
+	       "headers are used as they are in the file");
 
 #define PROGRAM_HEADERS_MAX 1024
 #define SECTIONS_MAX	    (UINT64_C(1) << 20)
@@ -45,7 +45,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define RANK_UNDERSCORE (UINT32_C(1) << RANK_INDEX_BITS) /* times 0 to 3 */
 
 _Static_assert(ELF_TABLE_BYTES_MAX / sizeof(Elf64_Sym) < UINT64_C(1) << RANK_INDEX_BITS,
-	       "the place of a symbol fits its rank");
+	       "the rank of a symbol fits its index");
 
 struct symbol {
 	uint64_t start;

@@ -333,19 +333,19 @@ void lines_note(const struct lines *lines, struct strbuf *out)
 		const struct lines_module *module = &lines->modules[i];
 
 		if (module->state == LINES_TOO_SLOW)
-			strbuf_addf(out,
-				    "Debug information of %s took longer than %u ms to read; "
-				    "frames without lines are left.\n",
-				    module->path, lines->limits.module_ms);
+			strbuf_addf(
+				out,
+				"Debug information of %s took longer than %u ms to read; some frames have no lines.\n",
+				module->path, lines->limits.module_ms);
 		else if (module->state == LINES_DAMAGED)
-			strbuf_addf(out,
-				    "Debug information of %s is damaged or too large; frames "
-				    "without lines are left.\n",
-				    module->path);
+			strbuf_addf(
+				out,
+				"Debug information of %s is damaged or too large; some frames have no lines.\n",
+				module->path);
 	}
 	if (lines->unread_count > 0)
-		strbuf_addf(out,
-			    "%zu C frames have no lines: reading debug information took longer "
-			    "than %u ms.\n",
-			    lines->unread_count, lines->limits.total_ms);
+		strbuf_addf(
+			out,
+			"%zu C frames have no lines: reading debug information took longer than %u ms.\n",
+			lines->unread_count, lines->limits.total_ms);
 }

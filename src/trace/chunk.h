@@ -209,7 +209,7 @@ struct trace_header {
 _Static_assert(sizeof(struct trace_header) <= TRACE_IDENTITY_AT,
 	       "identity text must not overlap the header");
 _Static_assert(TRACE_CHUNKS_MAX * sizeof(uint32_t) % 65536 == 0,
-	       "chunks lie on multiples of 64 KiB behind the ring");
+	       "chunks are at multiples of 64 KiB after the ring");
 _Static_assert(LOSS_END <= (int)TRACE_LOSSES_MAX, "more causes of loss than slots");
 
 struct chunk {

@@ -60,14 +60,13 @@ static const struct {
 	const char *name, *type, *help;
 	process_value *value;
 } of_process[] = {
-	{"recording", "gauge", "1 while the process is recorded and read, 0 when it is not.",
-	 recording},
+	{"recording", "gauge", "1 while the process is recorded and read, else 0.", recording},
 	{"events_total", "counter", "Events that were recorded.", events},
 	{"lost_events_total", "counter", "Events that could not be recorded.", lost},
-	{"steps_total", "counter", "Steps that have begun.", steps},
+	{"steps_total", "counter", "Steps that have started.", steps},
 	{"refused_requests_total", "counter", "Requests for memory that were refused.", refused},
-	{"leak_places", "gauge", "Places that are called leaks.", leaks},
-	{"suspect_places", "gauge", "Places that may be leaks.", suspects},
+	{"leak_places", "gauge", "Call sites that leak.", leaks},
+	{"suspect_places", "gauge", "Call sites that may leak.", suspects},
 };
 
 static bool used(const struct gauge *gauge, const struct usage *usage, size_t index, double *out)
@@ -152,18 +151,18 @@ static const struct {
 	const char *name, *type, *help;
 	pool_value *value;
 } of_pool[] = {
-	{"used_bytes", "gauge", "What the blocks of the pool hold now.", used},
-	{"peak_bytes", "gauge", "The most that the blocks of the pool have held.", peak},
-	{"reserved_bytes", "gauge", "What the pool holds from the driver.", reserved},
-	{"blocks", "gauge", "Blocks of the pool that live.", blocks},
+	{"used_bytes", "gauge", "Bytes in blocks of the pool now.", used},
+	{"peak_bytes", "gauge", "Peak bytes in blocks of the pool.", peak},
+	{"reserved_bytes", "gauge", "Bytes that the pool reserves from the driver.", reserved},
+	{"blocks", "gauge", "Live blocks of the pool.", blocks},
 	{"allocations_total", "counter", "Blocks that were allocated.", allocations},
 	{"allocated_bytes_total", "counter", "Bytes of all blocks that were allocated.", allocated},
 	{"frees_total", "counter", "Blocks that were freed.", frees},
 	{"growth_bytes_per_step", "gauge",
-	 "How much the pool grew per step, over the last ten steps.", growth},
-	{"device_used_bytes", "gauge", "What the driver says is used of the device, by anybody.",
-	 device_used},
-	{"device_total_bytes", "gauge", "What the device has.", device_total},
+	 "Growth of the pool in bytes per step, over the last ten steps.", growth},
+	{"device_used_bytes", "gauge",
+	 "Bytes used on the device by all processes, as the driver reports.", device_used},
+	{"device_total_bytes", "gauge", "Memory of the device in bytes.", device_total},
 };
 
 /* The value of a label: quotes, backslashes and line feeds are escaped. */

@@ -273,7 +273,7 @@ static void add_problems(struct canvas *frame, const struct sums *sums)
 	}
 	if (sums->leaks > 0) {
 		strbuf_add_str(line, "LEAK: ");
-		strbuf_add_count(line, sums->leaks, "place grows", "places grow");
+		strbuf_add_count(line, sums->leaks, "call site grows", "call sites grow");
 		strbuf_add_str(line, ", ");
 		add_signed(line, sums->growth_bytes);
 		strbuf_add_str(line, per);
@@ -285,23 +285,23 @@ static void add_problems(struct canvas *frame, const struct sums *sums)
 	}
 	if (sums->suspects > 0) {
 		strbuf_add_str(line, "maybe: ");
-		strbuf_add_count(line, sums->suspects, "place may be growing",
-				 "places may be growing");
+		strbuf_add_count(line, sums->suspects, "call site may be growing",
+				 "call sites may be growing");
 		end_line(frame, YELLOW);
 	}
 	if (sums->lost > 0) {
 		strbuf_add_count(line, sums->lost, "event was not recorded",
 				 "events were not recorded");
-		strbuf_add_str(line, "; msmemscope info tells why");
+		strbuf_add_str(line, "; msmemscope info says why");
 		end_line(frame, YELLOW);
 	}
 	if (sums->leaks + sums->suspects + sums->refused > 0 || !sums->answered)
 		return;
 	if (sums->judged)
-		strbuf_add_str(line, "No place grows so far.");
+		strbuf_add_str(line, "No call site grows so far.");
 	else
-		strbuf_add_str(line, "Too early to say what grows: that takes some steps after the "
-				     "first.");
+		strbuf_add_str(line,
+			       "Too early to judge growth: it takes some steps after the first.");
 	end_line(frame, sums->judged ? GREEN : NULL);
 }
 
@@ -316,20 +316,21 @@ static void add_reasons(struct canvas *frame, const struct sums *sums)
 	}
 	if (sums->waiting > 0) {
 		strbuf_add_count(line, sums->waiting, "process records", "processes record");
-		strbuf_add_str(line, " nothing now: the program has not called start(), or has "
-				     "called stop().");
+		strbuf_add_str(
+			line,
+			" nothing now: the program has not called start(), or has called stop().");
 		end_line(frame, NULL);
 	}
 	if (sums->blind > 0) {
 		strbuf_add_count(line, sums->blind, "process", "processes");
-		strbuf_add_str(line, " can only be read after the end: membarrier(2) is not "
-				     "available there.");
+		strbuf_add_str(line,
+			       " can only be read after its end: membarrier(2) is not available.");
 		end_line(frame, YELLOW);
 	}
 	if (sums->catching_up && sums->left > 0) {
-		strbuf_add_str(line, "Reading what was recorded so far, about ");
+		strbuf_add_str(line, "Reading the recording so far, about ");
 		add_grouped(line, whole(sums->left));
-		strbuf_add_str(line, " events are left.");
+		strbuf_add_str(line, " events left.");
 		end_line(frame, NULL);
 	}
 }
@@ -633,7 +634,7 @@ static void add_places(struct canvas *frame)
 	for (i = 0; i < count && i < most; i++) {
 		if (i + 1 == most && count > most) {
 			strbuf_add_str(line, "      ... ");
-			strbuf_add_count(line, count - i, "more place", "more places");
+			strbuf_add_count(line, count - i, "more call site", "more call sites");
 			end_line(frame, NULL);
 			break;
 		}
@@ -677,7 +678,7 @@ void board_text(const struct board *board, const struct board_look *look, struct
 		while (frame.used < frame.rows)
 			end_line(&frame, NULL);
 		frame.rows = look->rows;
-		strbuf_addf(&frame.line, "q quits; results go to %s", board->place.session->output);
+		strbuf_addf(&frame.line, "q quits; results: %s", board->place.session->output);
 		end_line(&frame, NULL);
 	}
 	strbuf_fini(&frame.line);

@@ -125,7 +125,7 @@ int gauge_open(struct gauge *gauge, const char *files, const char *name,
 				.choice = pass_choice(session),
 				.rank = -1};
 	if (snprintf(path, sizeof(path), "%s/%s", files, name) >= (int)sizeof(path))
-		return error_set(err, -ENAMETOOLONG, "%s is too long a path", files);
+		return error_set(err, -ENAMETOOLONG, "the path %s is too long", files);
 	r = live_run_open(&gauge->live, path, err);
 	if (r < 0)
 		return r;

@@ -454,19 +454,18 @@ static void tell(const struct file *file, size_t full, const char *command, stru
 {
 	struct strbuf text = {0};
 
-	strbuf_addf(&text,
-		    "A report: whole runs at the resolution of a screen, the largest %u blocks of "
-		    "each pool.",
-		    TABLE_ROWS);
+	strbuf_addf(
+		&text,
+		"A report: whole runs at screen resolution, with the largest %u blocks of each pool.",
+		TABLE_ROWS);
 	if (full < file->viewed->count)
 		strbuf_addf(&text,
-			    " Of %zu processes the worst %zu are here in full, the others in "
-			    "short.",
+			    " %zu processes; the worst %zu are here in full, the others in short.",
 			    file->viewed->count, full);
 	if (file->damaged > 0) {
 		strbuf_add_char(&text, ' ');
 		strbuf_add_count(&text, file->damaged, "run is", "runs are");
-		strbuf_add_str(&text, " damaged: this is what could be read.");
+		strbuf_add_str(&text, " damaged: this is all that could be read.");
 	}
 	if (file->left_out > 0) {
 		strbuf_add_char(&text, ' ');

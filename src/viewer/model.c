@@ -182,7 +182,7 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 		r = add_marker(model, row->time_ns, row->oom == NULL ? "snapshot" : "oom",
 			       row->oom == NULL ? row->name : "a request for memory was refused");
 	if (r == -ENOSPC && model->error.code == 0)
-		(void)error_set(&model->error, r, "no room for the page's own files in %s",
+		(void)error_set(&model->error, r, "no space for the page's own files in %s",
 				model->directory);
 	return r;
 }
@@ -260,7 +260,7 @@ int model_read(struct model *model, uint64_t most)
 	if (r == -ENOMEM)
 		(void)error_set(&model->error, r, "no memory");
 	else if (r < 0 && model->error.code == 0)
-		(void)error_set(&model->error, r, "cannot go on reading the trace: %s",
+		(void)error_set(&model->error, r, "cannot read more of the trace: %s",
 				mscope_status_str(r));
 	return model->error.code;
 }

@@ -144,7 +144,7 @@ void answer_moment(struct model *model, const struct question *question, struct 
 	json_u64(json, "step", model_step(model, question->at_ns));
 	if (pool == NULL ||
 	    shares_at(model, question->pool, question->by, question->at_ns, &shares) < 0) {
-		json_string(json, "error", pool == NULL ? "there is no such pool" : "no memory");
+		json_string(json, "error", pool == NULL ? "no such pool" : "no memory");
 		shares_fini(&shares);
 		return;
 	}
@@ -294,7 +294,7 @@ void answer_difference(struct model *model, const struct question *question, str
 		struct shares shares = {0};
 
 		if (pools[side] >= models[side]->pool_count) {
-			json_string(json, "error", "there is no such pool");
+			json_string(json, "error", "no such pool");
 			break;
 		}
 		r = shares_at(models[side], pools[side], question->by, times[side], &shares);

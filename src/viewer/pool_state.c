@@ -395,7 +395,7 @@ void answer_segments(struct model *model, const struct question *question, struc
 
 	json_u64(json, "at_ns", model_since(model, question->at_ns));
 	if (pool == NULL) {
-		json_string(json, "error", "there is no such pool");
+		json_string(json, "error", "no such pool");
 		return;
 	}
 	if (state_at(model, question, &state) < 0)

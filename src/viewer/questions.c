@@ -144,7 +144,7 @@ struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 	struct viewed_run *run;
 
 	if (index >= viewed->count) {
-		(void)error_set(err, -EINVAL, "there is no such process");
+		(void)error_set(err, -EINVAL, "no such process");
 		return NULL;
 	}
 	run = &viewed->runs[index];

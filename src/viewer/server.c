@@ -108,20 +108,19 @@ static bool is_allowed(const struct server *server, const char *headers, const c
 static void add_reply(struct strbuf *out, const char *status, const char *type, const char *nonce,
 		      const struct strbuf *body)
 {
-	strbuf_addf(out,
-		    "HTTP/1.1 %s\r\n"
-		    "Content-Type: %s; charset=utf-8\r\n"
-		    "Content-Length: %zu\r\n"
-		    "Connection: close\r\n"
-		    "Cache-Control: no-store\r\n"
-		    "X-Content-Type-Options: nosniff\r\n"
-		    "X-Frame-Options: DENY\r\n"
-		    "Referrer-Policy: no-referrer\r\n"
-		    "Cross-Origin-Resource-Policy: same-origin\r\n"
-		    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
-		    "connect-src 'self'; script-src 'nonce-%s'; base-uri 'none'; form-action "
-		    "'none'; frame-ancestors 'none'\r\n\r\n",
-		    status, type, body->length, nonce);
+	strbuf_addf(
+		out,
+		"HTTP/1.1 %s\r\n"
+		"Content-Type: %s; charset=utf-8\r\n"
+		"Content-Length: %zu\r\n"
+		"Connection: close\r\n"
+		"Cache-Control: no-store\r\n"
+		"X-Content-Type-Options: nosniff\r\n"
+		"X-Frame-Options: DENY\r\n"
+		"Referrer-Policy: no-referrer\r\n"
+		"Cross-Origin-Resource-Policy: same-origin\r\n"
+		"Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; script-src 'nonce-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\r\n",
+		status, type, body->length, nonce);
 	strbuf_add(out, strbuf_str(body), body->length);
 }
 
@@ -165,11 +164,11 @@ void server_reply(struct server *server, char *request, struct strbuf *out)
 		if (!is_allowed(server, headers, query)) {
 			status = "403 Forbidden";
 			type = "text/plain";
-			strbuf_add_str(&body, server->viewed != NULL
-						      ? "Open the address that msmemscope view has "
-							"printed, with its token.\n"
-						      : "The token is in the file that msmemscope "
-							"top has named.\n");
+			strbuf_add_str(
+				&body,
+				server->viewed != NULL
+					? "Open the address that msmemscope view printed, with its token.\n"
+					: "The token is in the file that msmemscope top named.\n");
 		} else if (server->viewed == NULL) {
 			type = METRICS_TYPE;
 			if (strcmp(path, "/metrics") == 0) {

@@ -239,7 +239,7 @@ void answer_tree(struct model *model, const struct question *question, struct js
 	if (tree.count > 0)
 		say_tree(&tree, two, json);
 	if (tree.failed)
-		json_string(json, "error", "the tree is not complete: no memory");
+		json_string(json, "error", "the tree is incomplete: out of memory");
 	for (i = 0; i < tree.count; i++) {
 		free(tree.nodes[i].name);
 		free(tree.nodes[i].where);

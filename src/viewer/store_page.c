@@ -193,7 +193,7 @@ static int say_timeline(struct store_page *page, const char *query, struct strbu
 	int r;
 
 	if (pool >= page->fleet.pool_count)
-		return error_set(err, -EINVAL, "there is no such pool");
+		return error_set(err, -EINVAL, "no such pool");
 	if (page->store == NULL)
 		return error_set(err, -EAGAIN, "the store does not answer");
 	r = fleet_timeline(&page->fleet, pool, COLUMNS, &line, err);

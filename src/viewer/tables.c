@@ -399,7 +399,7 @@ void answer_block(struct model *model, const struct question *question, struct j
 		question->block < model->block_count ? model_block(model, question->block) : NULL;
 
 	if (block == NULL) {
-		json_string(json, "error", "there is no such block");
+		json_string(json, "error", "no such block");
 		return;
 	}
 	json_array(json, "blocks");

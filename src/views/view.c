@@ -96,14 +96,12 @@ int view_open(struct view *view, const char *directory, const char *stem, struct
 			remove_parts(view);
 	}
 	if (r < 0)
-		return error_set(err, r, "cannot write into %s: %s", directory,
-				 mscope_status_str(r));
+		return error_set(err, r, "cannot write to %s: %s", directory, mscope_status_str(r));
 	view->opened = true;
 	r = view->form->begin == NULL ? 0 : view->form->begin(view);
 	if (r == -ENODATA)
 		return error_set(
-			err, r,
-			"nothing to export: the run has no memory that this format can show");
+			err, r, "nothing to export: this format can show none of the run's memory");
 	return r < 0 ? error_set(err, r, "cannot write %s: %s", view->files[0].path,
 				 mscope_status_str(r))
 		     : 0;

@@ -654,7 +654,7 @@ except RuntimeError as error:
     print(error)
 """
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert "left as it is" in done.stdout and path.read_bytes() == before
+        assert "the file is unchanged" in done.stdout and path.read_bytes() == before
 
 
 def test_a_file_that_cannot_be_written_stays_as_it_was(out):

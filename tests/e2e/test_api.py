@@ -223,12 +223,12 @@ def test_steps_of_the_program_are_chosen_like_those_of_mstx(scripts, mode, steps
 
 def test_steps_that_never_came_are_named(scripts):
     run = scripts.command(STEPS, "--steps=3,11").check()
-    assert "msmemscope: --steps: 11 never came; 10 steps were seen\n" in run.stderr
+    assert "msmemscope: --steps: 11 not reached; the run had 10 steps\n" in run.stderr
 
 
 @pytest.mark.parametrize("first, rows, note", [
-    ("ranges", 0, "steps are told by ranges named 'step start'; those by step() are ignored"),
-    ("calls", 3, "steps are told by step(); those by ranges named 'step start' are ignored"),
+    ("ranges", 0, "using steps from ranges named 'step start', ignoring those from step()"),
+    ("calls", 3, "using steps from step(), ignoring those from ranges named 'step start'"),
 ])
 def test_the_first_who_tells_steps_is_the_one(scripts, first, rows, note):
     run = scripts.command(f"""
@@ -244,7 +244,7 @@ for tell in {'(ranges, calls)' if first == 'ranges' else '(calls, ranges)'}:
     tell()
 """, "--steps=1,2,3").check()
     assert [row.type for row in run.rows()].count("STEP") == rows
-    assert f"Note: {note}.\n" in run.stderr and "never came" not in run.stderr
+    assert f"Note: {note}.\n" in run.stderr and "not reached" not in run.stderr
 
 
 # ---- with the library preloaded ----
@@ -830,7 +830,7 @@ msmemscope.config(output_path=os.environ["OUT"] + "3", format="csv")
 msmemscope.take_snapshot(0, name="third")
 """).check()
     assert sorted(path.name for path in out.iterdir()) == ["results", "script.py", "truth"]
-    assert run.stderr.count("output_path stays as it is") == 2 and run.stderr.count("format stays as it is") == 1
+    assert run.stderr.count("output_path is unchanged") == 2 and run.stderr.count("format is unchanged") == 1
     [project] = run.projects()
     assert [path.suffix for path in project.path.glob("device_*/dump/memscope_dump*")] == [".csv"]
     names = [row.name for row in project.rows() if row.event == "SNAPSHOT"]
@@ -864,7 +864,7 @@ npu.alloc(8192)
 """, "--call-stack=c:4", "--format=csv")
     rows = scripts.exact(run)
     assert len(rows) == 2 and all(len(row.c_stack) == 4 for row in rows)
-    assert not (out / "results2").exists() and "output_path stays as it is" in run.stderr
+    assert not (out / "results2").exists() and "output_path is unchanged" in run.stderr
 
 
 def test_config_as_the_manual_shows_it(scripts):

@@ -67,7 +67,7 @@ def test_a_long_name_and_a_link(msmemscope, program, out):
 
 def test_what_is_no_directory_of_results_is_refused(msmemscope, out):
     result = msmemscope("bundle", out, output=False)
-    assert result.returncode == 1 and "holds no project" in result.stderr and not list(out.glob("*.tar*"))
+    assert result.returncode == 1 and "has no project" in result.stderr and not list(out.glob("*.tar*"))
     result = msmemscope("bundle", out / "absent", output=False)
     assert result.returncode == 1 and "cannot open" in result.stderr
 

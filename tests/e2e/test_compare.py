@@ -668,8 +668,8 @@ def test_a_screen_shows_the_largest_and_colours_on_a_terminal_only(compare, msme
 # ---- the line ----
 
 @pytest.mark.parametrize("words, need", [
-    (["--compare"], "--compare needs the two runs"), (["--input=a,b"], "--input is for --compare"),
-    (["--input=a,b", "true"], "--input is for --compare"), (["--compare", "--input=a"], "is not two paths"),
+    (["--compare"], "--compare needs the two runs"), (["--input=a,b"], "--input needs --compare"),
+    (["--input=a,b", "true"], "--input needs --compare"), (["--compare", "--input=a"], "is not two paths"),
     (["--compare", "--input=a,b,c"], "'a,b,c' has more than two paths"),
     (["--compare", "--input=a,b", "--steps=1,2"], "--steps compares two steps of one run: --input=RUN --steps=3,7"),
     (["--compare", "--input=a", "--steps=1"], "--steps compares two steps of one run: --input=RUN --steps=3,7"),
@@ -699,7 +699,7 @@ def test_a_program_is_not_needed_and_not_run(compare, msmemscope, out):
     source = dump(out / "a.csv", *op("x", kernel("k")))
     run = msmemscope("--compare", f"--input={source},{source}", "touch", out / "started", "--level=kernel",
                      output=out / "results").check()
-    assert "touch is not run: --compare reads two recorded runs" in run.stderr
+    assert "touch is not started: --compare reads two recorded runs" in run.stderr
     assert not (out / "started").exists() and "1 calls in both" in run.stdout
 
 
@@ -717,10 +717,10 @@ GOOD = "0,OP_LAUNCH,ATEN_START,x,10,1,1,0,N/A,,,\n1,OP_LAUNCH,ATEN_END,x,11,1,1,
     (HEADER.encode(), 1, "has no rows"),
     (b"MSCTRACE and no more", 3, "too short"),
     (b"MSCPACK1 and no more", 3, ""),
-    (b"SQLite format 3\0 and no more", 1, "is no database"),
+    (b"SQLite format 3\0 and no more", 1, "is not a database"),
     ((HEADER + GOOD + '2,OP_LAUNCH,ATEN_END,"y').encode(), 3, "is damaged: 1 rows were left out, the first in bad.csv line 4"),
     ((HEADER + GOOD + "2,OP_LAUNCH,ATE").encode(), 3, "line 4: the file ends inside of it"),
-    ((HEADER + "junk\n" + GOOD).encode(), 3, "line 2: it has not as many columns as the first"),
+    ((HEADER + "junk\n" + GOOD).encode(), 3, "line 2: it has fewer columns than the first line"),
     ((HEADER + GOOD).encode() + os.urandom(5000).replace(b"\n", b""), 3, "line 4"),
     ((HEADER + "x\n" * 5000).encode(), 3, "has no rows that can be read"),
 ])
@@ -756,13 +756,13 @@ def test_directories_must_mean_one_run(compare, msmemscope, out, program):
     good = dump(out / "good.csv", *op("x"))
     empty = out / "empty"
     empty.mkdir()
-    assert f"{empty} holds no trace, no memscope_dump file and no project" in compare(empty, good, status=1).run.stderr
+    assert f"{empty} has no trace, no memscope_dump file and no project" in compare(empty, good, status=1).run.stderr
     assert "No such file" in compare(out / "nothing", good, status=1).run.stderr
     msmemscope.out = out / "two"
     for _ in range(2):
         project = msmemscope("--", *program("acl_train", "--steps=1"), env={"TRUTH": "/dev/null"}).check().projects()[-1].path
     message = compare(out / "two", good, status=1).run.stderr
-    assert f"{out / 'two'} holds 2 projects (msmemscope_" in message and project.name in message
+    assert f"{out / 'two'} has 2 projects (msmemscope_" in message and project.name in message
     fifo = out / "fifo"
     os.mkfifo(fifo)
     assert "neither a file nor a directory" in compare(fifo, good, status=1).run.stderr

@@ -21,7 +21,7 @@ def reachable(tmp_path_factory):
 
 def _lost(result):
     """pid: (events, why) of what the report names; it says nothing wrong besides."""
-    assert "no process of this program used device memory" not in result.run.stderr
+    assert "the program used no device memory" not in result.run.stderr
     return {int(pid): (int(events), why) for pid, _, events, why in MISSING.findall(result.run.stderr)}
 
 
@@ -70,7 +70,7 @@ def test_a_program_of_another_user(msmemscope, program, targets):
     [(_, name, events, why)] = MISSING.findall(run.stderr)
     assert (name, events) == ("confine", "188")
     assert why.startswith("as user 65534 it cannot reach /") and why.endswith(": Permission denied")
-    assert "no process of this program" not in run.stderr
+    assert "the program used no" not in run.stderr
     assert not run.projects()
     assert not list(run.out.iterdir()) if run.out.exists() else True
 
@@ -86,11 +86,11 @@ def test_many_processes_of_another_user_are_summed_up(msmemscope, program, targe
 def test_a_process_that_gives_up_rights_and_records_nothing_leaves_nothing(msmemscope, program):
     run = msmemscope("--", *program("confine", "setuid")).check()
     assert not run.projects()
-    assert "no process of this program used device memory" in run.stderr
+    assert "the program used no device memory" in run.stderr
     assert not list(run.out.iterdir()) if run.out.exists() else True
 
 
 def test_doctor_tells_that_another_user_is_not_recorded(msmemscope, program):
     run = msmemscope.bare(msmemscope.path, "doctor", "--", *SETPRIV, *program("confine"))
-    assert re.search(r"setpriv runs its command as user 65534, who cannot write to the trace .*: put msmemscope behind it", run.stdout), run.stdout
+    assert re.search(r"setpriv runs its command as user 65534, who cannot write to the trace .*: put msmemscope after it", run.stdout), run.stdout
     assert "setpriv can be recorded" not in run.stdout

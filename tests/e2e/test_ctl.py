@@ -110,7 +110,7 @@ def attach(msmemscope, out):
     def run(one):
         done = subprocess.run([msmemscope.dist / "bin" / "msmemscope", "attach", str(one.pid), f"--output={out / 'results'}"],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
-        assert done.returncode == 0 and f"process {one.pid} is recorded; end it by" in done.stderr, done
+        assert done.returncode == 0 and f"process {one.pid} is now recorded; to stop" in done.stderr, done
     return run
 
 
@@ -145,7 +145,7 @@ def test_a_preloaded_process_is_recorded_when_it_is_attached_to(talk, ask, attac
     assert ask(0, "ctl", one.pid, "step") == ask(0, "ctl", one.pid, "snapshot") == ask(0, "ctl", one.pid, "stop") == ""
     assert sizes(out) == {1001: 1, 1002: 10} and sizes(out, "FREE") == {1002: 10}
     one.tell("10 1003")
-    assert "no window" in ask(1, "ctl", one.pid, "stop")
+    assert "no open window" in ask(1, "ctl", one.pid, "stop")
     ask(0, "ctl", one.pid, "start")
     one.tell("5 1004")
     ask(0, "ctl", one.pid, "flush")
@@ -175,7 +175,7 @@ def test_a_plain_process_that_has_called_start_can_be_told_too(talk, ask, out):
 
 def test_an_idle_process_obeys_at_its_next_event(talk, ask, attach, out):
     one = talk("plain")
-    assert "it will obey when it does" in ask(1, "ctl", one.pid, "start")
+    assert "the command takes effect when it does" in ask(1, "ctl", one.pid, "start")
     one.tell("7 3001")
     ask(0, "ctl", one.pid, "flush")
     # The block whose allocation brought the news may belong to the window or not.
@@ -184,14 +184,14 @@ def test_an_idle_process_obeys_at_its_next_event(talk, ask, attach, out):
 
 
 def test_what_cannot_be_asked_is_said(talk, ask, out, targets, dist):
-    assert "is no process id" in ask(2, "ctl", "x1", "start")
-    assert "there is no process" in ask(2, "ctl", 2**22 + 1, "stop")
+    assert "is not a process id" in ask(2, "ctl", "x1", "start")
+    assert "no such process" in ask(2, "ctl", 2**22 + 1, "stop")
     sleeper = subprocess.Popen(["sleep", "600"])
     assert "does not have the collector" in ask(1, "attach", sleeper.pid)
     sleeper.kill()
     sleeper.wait()
     one = talk("preloaded")
-    assert "ctl knows start, stop, step, snapshot, flush and who" in ask(2, "ctl", one.pid, "begin")
+    assert "ctl does not know 'begin'; it knows start, stop, step, snapshot, flush and who" in ask(2, "ctl", one.pid, "begin")
     assert "has no trace" in ask(1, "ctl", one.pid, "flush")
     one.end()
 
@@ -222,9 +222,9 @@ def test_a_python_program_without_the_collector_is_recorded_with_call_sites(msme
             dist, {"LD_LIBRARY_PATH": None, "ASCEND_HOME_PATH": None}))
     assert process.stdout.readline() == b"ready\n"
     assert "install gdb" in ask(1, "attach", process.pid, PATH="/nowhere")
-    assert "--trace-dir cannot be chosen" in ask(1, "attach", process.pid, "--trace-dir=/tmp")
+    assert "--trace-dir cannot be set" in ask(1, "attach", process.pid, "--trace-dir=/tmp")
     said = ask(0, "attach", process.pid, f"--output={out / 'results'}", "--call-stack=python:4")
-    assert f"process {process.pid} is recorded" in said and "allocated before is not known" in said
+    assert f"process {process.pid} is now recorded" in said and "allocated before, and its frees, are not recorded" in said
     (out / "go").touch()
     while not (out / "worked").exists():
         time.sleep(0.01)
@@ -248,5 +248,5 @@ def test_another_user_may_not_ask(msmemscope, talk, dist):
                               text=True, check=False, timeout=60)
     finally:
         os.unlink(place)
-    assert done.returncode == 1 and "may not be looked at" in done.stderr, done
+    assert done.returncode == 1 and "no permission to inspect process" in done.stderr, done
     one.end()

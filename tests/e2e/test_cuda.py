@@ -191,7 +191,7 @@ def test_another_subscriber_has_all_its_events(msmemscope, program, cuda, cuda_e
 def test_a_busy_cupti_is_left_alone(cuda):
     run = cuda("cuda_random", 3, 1, 50, env={"FAKE_CUPTI_BUSY": "1"})
     assert not seen(run.rows())
-    assert f"{NOT_RECORDED}: another tool has CUPTI" in run.stderr
+    assert f"{NOT_RECORDED}: another tool uses CUPTI" in run.stderr
 
 
 def test_without_cupti_the_program_runs_as_before(cuda, targets, out, cuda_env):

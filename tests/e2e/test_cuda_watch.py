@@ -98,7 +98,7 @@ def test_checksums_by_the_device_are_those_of_the_bytes(watched, cuda_env):
         value = f"{checksum(rng.randbytes(size)):016x}"
         wanted += [(f"looks_{number}-{name}_0_{moment}.bin", value) for moment in ("before", "after")]
     assert dumps == wanted
-    assert len([note for note in found["notes"] if "a kernel of our own" in note]) == 1, found["notes"]
+    assert len([note for note in found["notes"] if "computed on the GPU" in note]) == 1, found["notes"]
     assert all(item["changes"] == 0 for item in found["watched"])
     assert not [row for row in run.rows() if row.event == "KERNEL_LAUNCH" or row.type == "HOST_PINNED"], "none of our own calls"
 
@@ -181,7 +181,7 @@ def test_a_capture_is_not_broken(watched, cuda_env, which):
     seen = list(dict.fromkeys(name.partition("-")[0] for name, _ in dumps))
     assert seen == [*(["first_1"] if which == "before" else []), "beside_1", "on the host_1", "beside again_1", "last_1"]
     assert [note for note in found["notes"] if "while a graph is captured" in note]
-    assert [note for note in found["notes"] if "a kernel of our own" in note]
+    assert [note for note in found["notes"] if "computed on the GPU" in note]
 
 
 KERNELS = """

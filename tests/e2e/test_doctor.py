@@ -63,11 +63,11 @@ def test_gpu_and_cpu_are_known(doctor, out):
     assert lines["CPU"][0] == "ok" and "--device=cpu" in lines["CPU"][1], "the simulated NPU is there"
     lines = doctor(env={"LD_LIBRARY_PATH": None, "ASCEND_HOME_PATH": None})
     no_device = not any(list(Path("/dev").glob(f"{name}[0-9]*")) for name in ("nvidia", "davinci"))
-    assert ("without options" in lines["CPU"][1]) == no_device
+    assert ("by default" in lines["CPU"][1]) == no_device
     (out / "lib").mkdir()
     subprocess.run(["cc", "-shared", "-o", out / "lib" / "libcuda.so.1", "-x", "c", "/dev/null"], check=True)
     lines = doctor(env={"LD_LIBRARY_PATH": out / "lib"})
-    assert lines["libcuda.so.1"][:2] == ("ok", f"{out}/lib/libcuda.so.1: memory of PyTorch on the GPU is recorded without options")
+    assert lines["libcuda.so.1"][:2] == ("ok", f"{out}/lib/libcuda.so.1: memory of PyTorch on the GPU is recorded by default")
 
 
 def empty_library(path):
@@ -86,7 +86,7 @@ def test_what_a_gpu_needs_is_known(doctor, dist, out):
     # A machine may have CUPTI where its loader looks: that comes before the toolkit.
     machine = lines["CUPTI"][0] == "ok"
     assert machine or lines["CUPTI"][0] == "note" and "CUPTI_LIBRARY" in lines["CUPTI"][2]
-    assert lines["CUPTI subscriber"][0] == "ok" and "steps aside" in lines["CUPTI subscriber"][1]
+    assert lines["CUPTI subscriber"][0] == "ok" and "releases it" in lines["CUPTI subscriber"][1]
     assert "gpu,cpu" in lines["CPU"][1] and bad(lines) == set()
     # In the toolkit, where the loader looks, in packages of the interpreter that would run, where the user says: the last counts most.
     python = out / "env" / "bin" / "python3"
@@ -102,7 +102,7 @@ def test_what_a_gpu_needs_is_known(doctor, dist, out):
     lines = doctor(env={**paths, "CUDA_INJECTION64_PATH": "/opt/nsys.so"})
     assert lines["NVML"][:2] == ("ok", f"{out}/lib/libnvidia-ml.so.1: usage of process and device, as the driver counts it")
     verdict, found, cure = lines["CUPTI subscriber"]
-    assert verdict == "note" and "/opt/nsys.so has it" in found and "CUDA_INJECTION64_PATH" in cure
+    assert verdict == "note" and "used by /opt/nsys.so" in found and "CUDA_INJECTION64_PATH" in cure
     assert doctor(env={**paths, "CUDA_INJECTION64_PATH": dist / "lib64" / COLLECTOR})["CUPTI subscriber"][0] == "ok"
     if not list(Path("/dev").glob("nvidia[0-9]*")):
         assert not {"CUPTI", "NVML", "CUPTI subscriber"} & set(doctor())
@@ -140,7 +140,7 @@ def test_text_has_a_line_for_each_check(msmemscope, doctor):
     verdicts = [line.split()[0] for line in run.stdout.splitlines()]
     lines = doctor()
     assert verdicts == [verdict for verdict, _, _ in lines.values()]
-    assert run.stderr == (f"msmemscope: {verdicts.count('ok')} in order, {verdicts.count('note')} to note, "
+    assert run.stderr == (f"msmemscope: {verdicts.count('ok')} ok, {verdicts.count('note')} notes, "
                           f"{verdicts.count('BAD')} bad\n")
 
 

@@ -101,7 +101,7 @@ def test_a_script_of_the_shell_is_collected_with_its_children(shell):
 def test_behind_two_dashes_the_app_gets_its_own(shell):
     shell.app("acl_train")
     said = shell.exact("msmemscope -- ./app --steps=3")
-    assert step_starts(said.rows()) == 3 and "taken as" not in said.run.stderr
+    assert step_starts(said.rows()) == 3 and "taken by msmemscope" not in said.run.stderr
 
 
 def test_both_options_behind_the_app_are_ours_and_it_gets_none(shell):
@@ -111,7 +111,7 @@ def test_both_options_behind_the_app_are_ours_and_it_gets_none(shell):
     shell.truth.unlink()
     run = shell("msmemscope ./app --steps=2 --level=kernel")
     assert shell.truth.read_text().count("step start") == alone > 2, "as many steps as without any word"
-    [line] = [line for line in run.stderr.splitlines() if "taken as msmemscope's own" in line]
+    [line] = [line for line in run.stderr.splitlines() if "taken by msmemscope" in line]
     assert line.startswith("msmemscope: ") and "'--steps=2' '--level=kernel'" in line and " -- " in line
     assert {row.event for row in run.rows()} == {"MALLOC", "FREE", "MSTX", "SYSTEM", "KERNEL_LAUNCH"}
     assert step_starts(run.rows()) == 1

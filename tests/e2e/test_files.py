@@ -145,14 +145,14 @@ def test_the_level_says_what_is_logged_and_what_is_printed(msmemscope, program, 
     run = msmemscope(*([option] if option else []), "--steps=5", "--", *program("many_devices", 1), env=QUIET).check()
     lines = log_lines(run)
     assert {level for level, _ in lines} == shown
-    assert ("step 5 never came" in [text for _, text in lines]) == ("WARN" in shown)
+    assert ("step 5 was not reached" in [text for _, text in lines]) == ("WARN" in shown)
     assert (run.stderr != "") == said
     if "INFO" in shown:
         assert f"process {run.project().pid}, " in lines[0][1] and "many_devices: follows " in lines[0][1]
         assert any(re.fullmatch(rf"process {run.project().pid} ended: \d+ events, \d+ rows, 0 steps", text) for _, text in lines)
 
 
-NEVER = "msmemscope: --steps: 99 never came; 12 steps were seen"
+NEVER = "msmemscope: --steps: 99 not reached; the run had 12 steps"
 
 
 @pytest.mark.parametrize("option, warns", [(None, True), ("--log-level=info", True), ("--log-level=warn", True),

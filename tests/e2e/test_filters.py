@@ -37,7 +37,7 @@ def test_the_listed_steps_are_written_and_nothing_else(client, option, steps):
     by_step = rows_by_step(said.process())
     assert len(by_step) == 8 and all(len(by_step[step]) >= 3 for step in steps)
     assert [seen(row) for row in said.rows()] == [row for step in steps for row in by_step[step]]
-    assert "never came" not in said.run.stderr
+    assert "not reached" not in said.run.stderr
 
 
 @pytest.mark.parametrize("option, missing", [
@@ -46,13 +46,13 @@ def test_the_listed_steps_are_written_and_nothing_else(client, option, steps):
 ])
 def test_steps_that_never_came_are_named(client, option, missing):
     said = client("client_mstx", "--rounds=5", options=[option])
-    assert f"msmemscope: --steps: {missing} never came; 5 steps were seen\n" in said.run.stderr
+    assert f"msmemscope: --steps: {missing} not reached; the run had 5 steps\n" in said.run.stderr
 
 
 def test_a_program_without_steps_leaves_no_rows_and_says_why(msmemscope, program):
     run = msmemscope("--steps=1", "--", *program("many_devices", 1), env={"TRUTH": "/dev/null"}).check()
     assert run.rows() == []
-    assert "--steps: 1 never came; 0 steps were seen\n" in run.stderr
+    assert "--steps: 1 not reached; the run had 0 steps\n" in run.stderr
     assert "peak" in run.stderr, "all that was recorded is still summed up"
 
 

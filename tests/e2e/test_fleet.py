@@ -215,7 +215,7 @@ def test_the_screen_of_a_run_fits(base, store, add, msmemscope, out):
     add_all(add, store, out / "r", writers=4)
     text = msmemscope("fleet", "show", "wide", "--store", store.url, output=False).check().stdout
     assert len(text.splitlines()) <= 25 and max(map(len, text.splitlines())) <= 110, text
-    assert "Ranks that stand out:" in text and "leaks" in text and "% more" in text and "other places" in text
+    assert "Ranks that stand out:" in text and "leaks" in text and "% more" in text and "other call sites" in text
 
 
 def test_a_run_that_is_not_there_is_told(traces, store, add, msmemscope):
@@ -298,7 +298,7 @@ def test_a_budget_is_kept_or_told(base, store, add, fleet, msmemscope, out):
     assert set(answer["limits"][0]["ranks"]) <= set(truth["batch"]) and answer["limits"][1]["ranks"] == truth["leak"]
     text = msmemscope("fleet", "check", "r", "--budget", budget, "--store", store.url, output=False)
     assert text.returncode == 4 and f"over  place * leaks: 1 > 0 in 1 of 16 ranks: {truth['leak'][0]}" in text.stdout, str(text)
-    for line, said in (("pool PTA peek 1G", "no figure 'peek'"), ("heap * peak 1G", "none of pool"), ("pool * peak lots", "no limit")):
+    for line, said in (("pool PTA peek 1G", "no figure 'peek'"), ("heap * peak 1G", "is not pool"), ("pool * peak lots", "is not a limit")):
         budget.write_text(line + "\n")
         refused = msmemscope("fleet", "check", "r", "--budget", budget, "--store", store.url, output=False)
         assert refused.returncode == 2 and said in refused.stderr, str(refused)
@@ -352,14 +352,14 @@ def test_a_launch_of_many_processes_stores_each(store, fleet, msmemscope, progra
     done.check()
     assert len(store.ask("SELECT process FROM processes")) == len(done.projects())
     # The screen says what to ask next, as it may be typed.
-    [words] = re.findall(r"processes are stored, to be compared by: msmemscope (fleet show .*)", done.stderr)
+    [words] = re.findall(r"processes are stored; to compare them: msmemscope (fleet show .*)", done.stderr)
     shown = msmemscope(*shlex.split(words), output=False, env=store.env).check().stdout
     assert shown.startswith("Run c: ") and "still running" not in shown, shown
 
 
 def test_a_store_that_is_not_there_is_told(msmemscope, out):
     done = msmemscope("fleet", "show", output=False, cwd=out)
-    assert done.returncode == 1 and "there is no store memscopeStore.db; --store=URL or $MSMEMSCOPE_STORE names one" in done.stderr, str(done)
+    assert done.returncode == 1 and "no store memscopeStore.db; give one with --store=URL or $MSMEMSCOPE_STORE" in done.stderr, str(done)
 
 
 def test_a_launch_goes_on_when_the_store_is_away(pg, add, msmemscope, program, out):
@@ -411,7 +411,7 @@ def test_many_ranks_that_end_together(base, store, add, msmemscope, out, armada)
 
 # ---- faults ----
 
-ONE_SENTENCE = "nothing is lost: run the same command again"
+ONE_SENTENCE = "nothing is lost: fix the cause and run the same command again"
 
 
 def refused(done, *said):

@@ -428,9 +428,9 @@ for wrong in ((), ("vllm",), ("vllm", "0.11.0", "worker", "snapshot", 1)):
 def test_what_is_not_known_is_one_line_and_no_hook(scripts, way):
     done = getattr(scripts, way)(UNKNOWN).check()
     lines = hook_lines(done)
-    wanted = ["no framework 'fllm'; there are: vllm_ascend, vllm, verl, mindspeed_llm, pytorch", "no component 'wrker'; it has: worker",
-              "no hooks of type 'snap'; it has: decompose, snapshot", "version '0.3' of vllm_ascend is not known", "version '' of vllm_ascend",
-              "version '1.13' of pytorch", "no hooks of type 'snapshot'; it has: decompose", "version 'new' of vllm", "are texts", "are texts"]
+    wanted = ["unknown framework 'fllm'; there are: vllm_ascend, vllm, verl, mindspeed_llm, pytorch", "no component 'wrker'; it has: worker",
+              "no hooks of type 'snap'; it has: decompose, snapshot", "version '0.3' of vllm_ascend is unknown", "version '' of vllm_ascend",
+              "version '1.13' of pytorch", "no hooks of type 'snapshot'; it has: decompose", "version 'new' of vllm", "must be str", "must be str"]
     assert len(lines) == len(wanted), done
     for line, text in zip(lines, wanted):
         assert text in line

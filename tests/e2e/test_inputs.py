@@ -111,7 +111,7 @@ def test_several_projects_are_listed_in_one_sentence(run, msmemscope, out):
     for verb in ("info", "export"):
         done = msmemscope(verb, run.out, output=False)
         assert (done.returncode, done.stdout) == (1, ""), str(done)
-        assert done.stderr == f"msmemscope: {run.out} holds 2 projects ({project.name}, {project.name}_2); name one of them\n"
+        assert done.stderr == f"msmemscope: {run.out} has 2 projects ({project.name}, {project.name}_2); choose one\n"
     both = json.loads(msmemscope("info", "--json", *sorted(run.out.glob("msmemscope_*")), output=False).check().stdout)
     assert len(both["processes"]) == 2
 
@@ -121,7 +121,7 @@ def test_what_means_no_run_is_refused_by_every_verb(msmemscope, out):
     empty.mkdir()
     text = out / "text"
     text.write_text("nothing\n")
-    for word, need in ((empty, "holds no trace, no memscope_dump file and no project"), (text, "is neither a trace nor a dump"),
+    for word, need in ((empty, "has no trace, no memscope_dump file and no project"), (text, "is neither a trace nor a dump"),
                        (out / "absent", "No such file or directory")):
         for words in (["info", word], ["export", word], ["--compare", f"--input={word},{word}"]):
             done = msmemscope(*words, output=False, cwd=out)
@@ -225,7 +225,7 @@ def test_an_unfinished_trace_is_recovered_by_its_own_name(msmemscope, dist, out)
     end = time.monotonic() + 20
     [raw] = out.glob(".msmemscope_*/[0-9]*.raw")
     done = msmemscope("info", raw, output=False)
-    assert done.returncode == 3 and f"{raw} is unfinished; msmemscope recover makes its files" in done.stderr
+    assert done.returncode == 3 and f"{raw} is incomplete; run: msmemscope recover" in done.stderr
     # All were killed at once, but they do not die in the same moment.
     while raw.exists() and time.monotonic() < end:
         assert msmemscope("recover", raw, output=False).returncode == 0

@@ -205,4 +205,4 @@ def test_a_process_without_python_says_that_it_cannot_look(out, targets, dist):
     with launched(dist, out, "--", targets / "crash_target", out / "truth", 1, 30000, 600000) as (_launch, pid):
         said = who(dist, pid)
         os.kill(pid, signal.SIGKILL)
-    assert said.returncode == 1 and said.stdout == "" and "has no Python interpreter that could look" in said.stderr, said
+    assert said.returncode == 1 and said.stdout == "" and "has no Python interpreter that can answer" in said.stderr, said

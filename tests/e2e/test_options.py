@@ -15,11 +15,11 @@ MAY_BE_EMPTY = {"inefficient", "call-stack", "events", "level", "analysis", "wat
 
 
 def helps(dist):
-    """{verb, or "" for a launch: its --help}; the verbs are those that the first one lists."""
+    """{verb, or "" for a launch: all its options}; the verbs are those that the first one lists."""
     def told(*words):
         return subprocess.run([dist / "bin" / "msmemscope", *words], capture_output=True, text=True, check=True).stdout
 
-    first = told("--help")
+    first = told("--help=all")
     verbs = re.findall(r"^  ([a-z-]+)(?: |$)", first.split("\nVerbs")[1].split("\n\n")[0], re.MULTILINE)
     assert {"info", "recover", "export", "doctor", "selftest"} <= set(verbs)
     return {"": first, **{verb: told(verb, "--help") for verb in verbs}}
@@ -37,6 +37,15 @@ def test_every_verb_has_its_own_help_also_asked_for_first(dist):
         for words in (["--help", verb], ["-h", verb], [verb, "-h"]) if verb else ():
             assert subprocess.run([dist / "bin" / "msmemscope", *words], capture_output=True, text=True, check=True).stdout == text
     assert "--top=N" in texts["info"] and "--top" not in texts[""] and "--max-disk" not in texts["info"]
+
+
+def test_a_plain_help_has_ten_options_and_says_where_the_rest_is(dist):
+    full = helps(dist)
+    text = subprocess.run([dist / "bin" / "msmemscope", "--help"], capture_output=True, text=True, check=True).stdout
+    shown = re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.MULTILINE)
+    assert len(shown) == 10 and {"output-path", "device", "call-stack", "analysis", "fail-on"} <= set(shown)
+    assert all(re.search(rf"^  {verb}(?: |$)", text, re.MULTILINE) for verb in full if verb)
+    assert "msmemscope --help=all" in text and "man msmemscope" in text and len(text.splitlines()) < 0.8 * len(full[""].splitlines())
 
 
 def test_the_help_names_every_machine_and_ends_with_three_examples_that_work(dist, msmemscope, program, out):
@@ -93,7 +102,7 @@ def test_a_value_that_cannot_be_is_named_and_nothing_starts(refused, name):
 
 
 def test_flags_take_no_value_and_unknown_options_are_named(refused, dist):
-    text = subprocess.run([dist / "bin" / "msmemscope", "--help"], capture_output=True, text=True, check=True).stdout
+    text = helps(dist)[""]
     flags = set(re.findall(r"--([a-z-]+)(?= )", text)) - WRONG.keys()
     assert {"help", "version", "quiet", "verbose", "best-effort", "insight-close-live", "no-keep-trace"} <= flags
     for name in flags:
@@ -130,7 +139,7 @@ def test_flags_of_a_launch_behind_the_program_are_ours(msmemscope, program, tmp_
     words = ["--verbose", "--quiet", "--help", "--version", "--json", "--all", "--no-keep-trace=1"]
     run = msmemscope("sh", "-c", 'printf "%s\\n" "$@"', "app", "--no-keep-trace", *words, "--best-effort")
     assert run.stdout.splitlines() == words
-    [line] = [line for line in run.stderr.splitlines() if "taken as msmemscope's own" in line]
+    [line] = [line for line in run.stderr.splitlines() if "taken by msmemscope" in line]
     assert "'--no-keep-trace' '--best-effort'" in line
     run = msmemscope(*program("acl_train", "--steps=1"), "--no-keep-trace", env={"TRUTH": tmp_path / "truth"}).check()
     assert not list(run.project().path.glob("trace.msc"))

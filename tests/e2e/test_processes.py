@@ -188,9 +188,9 @@ def test_an_engine_in_the_background_obeys_signals(msmemscope, outliving, signo)
     os.kill(engine, signo)
     wait_until(lambda: not engines(run.out), "the engine does not end")
     early = msmemscope("recover", run.out, output=False)
-    assert "still runs" in early.stderr, early
+    assert "still running" in early.stderr, early
     assert list(Path(run.out).glob(".msmemscope_*/*.raw")), "the trace of a living process was taken away"
     stop.touch()
     wait_until(Path(f"{stop}.done").exists, "the program does not end")
-    wait_until(lambda: "still runs" not in msmemscope("recover", run.out, output=False).stderr, "nothing is recovered")
+    wait_until(lambda: "still running" not in msmemscope("recover", run.out, output=False).stderr, "nothing is recovered")
     check_complete(run, 1)

@@ -223,7 +223,7 @@ def test_a_package_that_fails_is_a_note_and_nothing_else(msmemscope, broken, tar
     assert "Traceback" not in run.stderr
     assert [row.event for row in run.rows()].count("MALLOC") == 1
     info = msmemscope.info(run.project())
-    [note] = [text for text in info["notes"] if "Python code of ours does not run" in text]
+    [note] = [text for text in info["notes"] if "msmemscope's Python code does not run" in text]
     assert {"raises": "RuntimeError: broken on purpose", "is no Python": "SyntaxError", "is gone": "ModuleNotFoundError",
             "exits": "SystemExit"}[damage] in note
 

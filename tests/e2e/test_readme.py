@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README.md shows, typed on a machine without an NPU and a GPU: every block of Python and of shell commands. Names in capitals
-are filled in; ./app and train.py are a training of PyTorch on the CPU."""
+"""README.md and the manuals, typed on a machine without an NPU and a GPU: every block of Python and of shell commands. Names in
+capitals are filled in; train.py and infer.py are a training of PyTorch on the CPU, ./app is the example of the simulated NPU. The
+screens that README.md shows are those of real runs."""
+import lzma
 import re
 import signal
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -11,6 +14,9 @@ import pytest
 import harness
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import readme_screens  # noqa: E402
 BARE = {"LD_LIBRARY_PATH": None, "ASCEND_HOME_PATH": None}
 CHOICE = "Recorded: CPU tensors too, because no NPU and no GPU was found here"
 
@@ -45,17 +51,22 @@ def blocks(language, name="README.md"):
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.M | re.S)
 
 
+# Tested elsewhere: tools/test.sh, test_wheel.py, test_ctl.py.
+ELSEWHERE = ("make ", "pip install ", "msmemscope attach ")
+
+
 def commands(name="README.md"):
-    """The lines of the shell blocks without their comments; `make` has tests of its own (tools/test.sh)."""
+    """The lines of the shell blocks without their comments."""
     lines = [re.sub(r"\s+#.*", "", line) for block in blocks("sh", name) for line in block.splitlines()]
-    return [line for line in lines if line and not line.startswith("make ")]
+    return [line for line in lines if line and not line.startswith(ELSEWHERE)]
 
 
 @pytest.fixture
 def bare(msmemscope, dist, out, python):
     """bare(line): a line typed on a machine without an accelerator."""
-    (out / "train.py").write_text(TRAIN + LOOP, encoding="utf-8")
-    (out / "app").write_text("#!/bin/sh\nexec python train.py\n", encoding="utf-8")
+    for name in ("train.py", "infer.py"):
+        (out / name).write_text(TRAIN + LOOP, encoding="utf-8")
+    (out / "app").write_text(f"#!/bin/sh\nLD_LIBRARY_PATH={dist}/simnpu/lib64 exec {dist}/examples/leaky_npu\n", encoding="utf-8")
     (out / "app").chmod(0o755)
     env = {**BARE, "PYTHONPATH": dist / "python", "PYTHONWARNINGS": "ignore", "PATH": f"{dist / 'bin'}:{Path(python[0]).parent}:/usr/bin:/bin"}
 
@@ -119,8 +130,29 @@ def test_with_an_npu_the_default_is_the_npu(msmemscope, dist, out, python):
 # ---- every block ----
 
 def test_both_languages_show_the_same_commands():
-    assert commands() == commands("README.zh.md") != []
+    for page in ("README", "docs/manual"):
+        assert commands(f"{page}.md") == commands(f"{page}.zh.md") != []
     assert len(blocks("python")) == len(blocks("python", "README.zh.md")) == 2
+
+
+def test_a_newcomer_finds_the_essentials_in_60_lines():
+    for name in ("README.md", "README.zh.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        first = text.split("\n## ")[0].splitlines()
+        shown = sum(text.count("\n", *match.span(3)) for match in readme_screens.BLOCK.finditer(text))
+        assert len(first) - shown <= 60, "without the screens"
+        assert all(word in text for word in ("memory_viz", "DataLoader", "Docker", "Kubernetes", "/dev/shm", "ptrace", "uid", "Slurm", "vLLM"))
+
+
+def test_every_verb_has_a_line(dist, msmemscope):
+    text = msmemscope("--help", output=False).check().stdout
+    verbs = re.findall(r"^  ([a-z-]+)(?: |$)", text.split("\nVerbs")[1].split("\n\n")[0], re.MULTILINE)
+    block = "".join(blocks("sh"))
+    assert len(verbs) > 10 and [verb for verb in verbs if f"msmemscope {verb}" not in block] == []
+
+
+def test_the_screens_are_those_of_today(dist, python):
+    assert readme_screens.differences(dist, python[0]) == []
 
 
 def test_the_marks_of_pytest_work_with_cpu_tensors(bare, out):
@@ -141,25 +173,43 @@ def served(msmemscope, out, env, words):
     started.finish()
 
 
-def test_every_command_does_what_it_says(bare, msmemscope, dist, out, python):
+def filled(line, out, pid):
+    """The line with real names for those in capitals."""
+    results = out / "memscopeDumpResults"
+    projects = [str(project.path) for project in (harness.rows.projects(results) if results.exists() else [])
+                if (project.path / "trace.msc").exists()]
+    for name, value in (("PROJECT1", 0), ("PROJECT2", 1), ("PROJECT", 0), ("RESULTS", 0)):
+        line = line.replace(name, projects[value] if value < len(projects) else name)
+    return line.replace("PID", pid).replace("START,END", "aten::addmm,aten::sum")
+
+
+def test_every_command_of_readme_does_what_it_says(bare, msmemscope, dist, out, python):
     (out / "waits.py").write_text(TRAIN + WAITS, encoding="utf-8")
+    (out / "snapshot.pickle").write_bytes(lzma.decompress((ROOT / "tests/twin/snapshots/cnn.pickle.xz").read_bytes()))
     waiting = msmemscope.start("--collect-mode=deferred", "--", *python, "waits.py", output=False, cwd=out, env=bare.env)
     pid = waiting.process.stdout.readline().decode().strip()
+    bare("msmemscope -- python train.py")  # the second project of --compare
     typed = []
-    for line in commands():
-        projects = [str(project.path) for project in harness.rows.projects(out / "memscopeDumpResults") if (project.path / "trace.msc").exists()]
-        for name, value in (("PROJECT1", 0), ("PROJECT2", 1), ("PROJECT", 0)):
-            line = line.replace(name, projects[value] if value < len(projects) else name)
-        line = line.replace("PID", pid)
-        if "snapshot.pickle" in line:
-            bare(f"msmemscope export {projects[0]} --format=torch -o snapshots && cp snapshots/*.pickle snapshot.pickle")
+    for line in (filled(line, out, pid) for line in commands()):
         if line.startswith("msmemscope view "):
             served(msmemscope, out, bare.env, [*line.split()[1:], "--no-browser"])
         else:
-            run = bare(line, status=4 if "--fail-on=leak" in line else 0)  # train() keeps a tensor of each step
+            run = bare(line)
             assert "nothing was recorded" not in run.stderr, str(run)
         if line.startswith("msmemscope ctl "):
             (out / "end").write_text("", encoding="utf-8")
             waiting.finish()
         typed.append(line)
-    assert len(typed) == len(commands()) > 20
+    assert len(typed) == len(commands()) > 15
+
+
+def test_every_command_of_the_manual_does_what_it_says(bare, dist, out):
+    """manual.zh.md has the same commands, see above."""
+    bare.env["PATH"] = f"{dist}:{bare.env['PATH']}"
+    typed = []
+    for line in (filled(line, out, "") for line in commands("docs/manual.md")):
+        # train() keeps a tensor of each step; no mark of that name is in the run
+        run = bare(line, status=4 if "--fail-on=leak" in line else 1 if "--mark=test" in line else 0)
+        assert "nothing was recorded" not in run.stderr, str(run)
+        typed.append(line)
+    assert len(typed) == len(commands("docs/manual.md")) > 15

@@ -246,7 +246,7 @@ def test_of_many_processes_the_worst_are_there_in_full(msmemscope, dist, out, br
     [path] = (out / "ranks").glob("*.html")
     report = answers(path)
     full = {number for number in range(12) if any(key.startswith(f"tree/{number}/") for key in report)}
-    assert leaking < full and len(full) == 8 and "Of 12 processes the worst 8 are here in full" in report["about"]
+    assert leaking < full and len(full) == 8 and "12 processes; the worst 8 are here in full" in report["about"]
     for number in range(12):
         summary = report[f"summary/{number}///"]
         assert summary["pools"][0]["peak_bytes"] > 0

@@ -19,7 +19,7 @@ def test_it_finds_this_installation_in_order(msmemscope, out):
     assert [line[6:19].strip() for line in lines] == CHECKS
     assert all(line.startswith("ok ") for line in lines), run.stdout
     assert "38 of 38 allocations and 33 of 33 frees" in lines[0] and "5 of 5 blocks" in lines[1]
-    assert " ns an event" in lines[-1]
+    assert " ns per event" in lines[-1]
     assert list(out.iterdir()) == [] and run.stderr == ""
 
 

@@ -350,7 +350,7 @@ print("went on")
 def test_without_the_collector_one_line_is_said(scripts):
     run = scripts.without_library(WITHOUT)
     assert (run.returncode, run.stdout) == (0, "went on\n") and run.stderr.count("\n") == 1, run
-    assert "nothing is recorded: start the program by" in run.stderr
+    assert "nothing is recorded: start the program with" in run.stderr
 
 
 def test_switched_off_nothing_is_said(scripts):

@@ -108,7 +108,7 @@ def test_growth_and_the_leak_are_told_by_the_line_that_makes_them(msmemscope, st
     assert sum(place["bytes"] for place in process["places"]) == pool["used_bytes"]
     text = msmemscope("top", program.results, "--once", output=False).check().stdout.splitlines()
     assert text[0].startswith(f"steered.py (pid {program.process.pid}), ") and ", step 16, " in text[0] and text[0].endswith(" live")
-    assert re.fullmatch(r"LEAK: 1 place grows, \+1\.0 MiB per step(; a device is full in about \d+ (second|minute|hour|day)s?)?", text[1])
+    assert re.fullmatch(r"LEAK: 1 call site grows, \+1\.0 MiB per step(; a device is full in about \d+ (second|minute|hour|day)s?)?", text[1])
     assert [line.split()[-1] for line in text if " HAL " in line] == ["MiB"] and "+1.0 MiB" in next(line for line in text if " HAL " in line)
     assert any(line.startswith("LEAK  ") and "steered.py:13 alloc" in line for line in text)
     assert all(len(line) <= 80 for line in text)
@@ -163,7 +163,7 @@ def test_launches_are_found_and_listed(msmemscope, steered, out):
         pid = program.process.pid
         [line] = [line for line in run.stdout.splitlines() if line.split()[0] == str(pid)]
         assert line.split()[1:] == [name, str(program.results)]
-    assert "name one: msmemscope top PID" in run.stderr
+    assert "choose one: msmemscope top PID" in run.stderr
     one.end()
     two.end()
     while engines_of(two.results):  # the engine of start() outlives its process a little
@@ -171,7 +171,7 @@ def test_launches_are_found_and_listed(msmemscope, steered, out):
     for word in (one.results, one.pid, "999999999", out / "missing", __file__):
         run = msmemscope("top", word, output=False)
         assert run.returncode in (1, 2) and len(run.stderr.splitlines()) == 1 and run.stdout == ""
-    assert "no launch with results in" in msmemscope("top", one.results, output=False).stderr
+    assert "no running launch has its results in" in msmemscope("top", one.results, output=False).stderr
 
 
 def test_a_killed_launch_is_told_from_one_that_runs(msmemscope, steered):
@@ -183,7 +183,7 @@ def test_a_killed_launch_is_told_from_one_that_runs(msmemscope, steered):
     while any(os.path.exists(f"/proc/{pid}") for pid in engines_of(program.results)):
         pass
     run = msmemscope("top", program.results, output=False)
-    assert run.returncode == 1 and ("recover" in run.stderr or "no launch" in run.stderr)
+    assert run.returncode == 1 and ("recover" in run.stderr or "no running launch" in run.stderr)
 
 
 def engines_of(results):
@@ -252,7 +252,7 @@ class Served:
     def __init__(self, msmemscope, *words):
         self.started = msmemscope.start("top", "--prometheus=0", *words, output=False)
         line = self.started.process.stderr.readline().decode()
-        found = re.fullmatch(r"msmemscope: serves (http://127\.0\.0\.1:\d+)/metrics; the token is in (\S+) \(Ctrl-C ends it\)\n", line)
+        found = re.fullmatch(r"msmemscope: serving (http://127\.0\.0\.1:\d+)/metrics; the token is in (\S+) \(Ctrl-C stops\)\n", line)
         self.base, self.path = found[1], found[2]
         with open(self.path, encoding="ascii") as file:
             self.token = file.read()

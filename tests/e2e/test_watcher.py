@@ -181,7 +181,7 @@ def test_a_tensor_that_is_gone_is_no_longer_watched(script):
     assert names == ["op0_1-named_0_before.bin", "op0_1-named_0_after.bin", "op0_1-op0_0_after.bin",
                      "op2_1-named_0_before.bin", "op2_1-op0_0_before.bin", "op2_1-named_0_after.bin", "op2_1-op0_0_after.bin",
                      "op2_2-named_0_before.bin", "op2_2-named_0_after.bin"]
-    assert "Note: watch: the memory of op0 was given back; it is no longer watched." in run.stderr, str(run)
+    assert "Note: watch: the memory of op0 was freed and is no longer watched." in run.stderr, str(run)
 
 
 CUDA = '''
@@ -275,4 +275,4 @@ def test_what_is_not_watched_cannot_be_removed_and_is_said(script):
 
 def test_without_a_collector_the_program_runs_on(script):
     run = script("watcher.watch(a, name='x')\nrun('mul')\nwatcher.remove(a)\n", collected=False).check()
-    assert "x is not watched: nothing is collected in this process" in run.stderr, str(run)
+    assert "x is not watched: nothing is recorded in this process" in run.stderr, str(run)

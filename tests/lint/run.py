@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 CHECKS = {
-    "source": ["includes", "cycles", "paths", "format", "features", "docs", "manual", "tests", "size", "members", "names"],
+    "source": ["includes", "cycles", "paths", "format", "features", "docs", "manual", "tests", "size", "members", "names", "words"],
     "built": ["exports", "glibc", "static"],
 }
 

@@ -64,7 +64,7 @@ def test_when_asked_an_operator_that_is_not_simulated_only_says_so_once(client):
 def test_the_report_lists_what_was_not_computed(client):
     result = client.trace("not_simulated.py", env={"SIMNPU_LENIENT": "1"}).check()
     report = " ".join(result.stderr.split())
-    assert "values are not to be trusted: the simulated NPU did not compute aclnnTransQuantParamV3." in report
+    assert "values are not reliable: the simulated NPU did not compute aclnnTransQuantParamV3." in report
 
 
 def test_what_is_made_on_the_device_of_something_on_the_host_is_an_operator_of_the_device(client):

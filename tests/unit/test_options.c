@@ -120,7 +120,7 @@ static void assert_refused(const char *option, const char *value, const char *pa
 	assert_int_equal(o.argc, 2);
 	assert_string_equal(o.argv[1], joined);
 	if (o.notices.length > 0) {
-		assert_has(strbuf_str(&o.notices), "left to the program: ");
+		assert_has(strbuf_str(&o.notices), "passed to the program: ");
 		assert_has(strbuf_str(&o.notices), part1);
 	}
 	assert_int_equal(o.given, 0);
@@ -519,14 +519,14 @@ static void compare_needs_two_inputs_and_no_program(void **state)
 	} cases[] = {
 		{{"--compare"}, "--compare needs"},
 		{{"--compare", "a", "b"}, "--compare needs"},
-		{{"--input=a,b"}, "--input is for --compare"},
-		{{"--input=a,b", "prog"}, "--input is for --compare"},
+		{{"--input=a,b"}, "--input needs --compare"},
+		{{"--input=a,b", "prog"}, "--input needs --compare"},
 		{{"--compare", "--input=a"}, "is not two paths"},
 		{{"--compare", "--input=a,b", "--steps=1,2"}, "two steps of one run"},
 		{{"--compare", "--input=a", "--steps=1"}, "two steps of one run"},
 		{{"--compare", "--input=a,b", "--format=db"}, "--format does not apply"},
 		{{"--compare", "--input=a,b", "info", "x"}, "the verb info"},
-		{{"info", "--input=a,b", "x"}, "--input is for --compare"},
+		{{"info", "--input=a,b", "x"}, "--input needs --compare"},
 		{{"--json", "prog"}, "--json is for verbs"},
 		{{"--compare", "--input=a,b"}, NULL},
 		{{"--compare", "-ia,b", "--json", "-q"}, NULL},
@@ -738,7 +738,7 @@ static void lists_reach_their_fields(void **state)
 	assert_int_equal(PARSE(&o, &err, "prog", "--device=cuda:0"), 0);
 	assert_int_equal(o.argc, 2);
 	assert_false(options_given(&o, OPTION_ID_device));
-	assert_has(strbuf_str(&o.notices), "left to the program: '--device=cuda:0'");
+	assert_has(strbuf_str(&o.notices), "passed to the program: '--device=cuda:0'");
 	options_fini(&o);
 	assert_int_equal(PARSE(&o, &err, "--device=cpu", "prog"), 0);
 	assert_int_equal(o.device.mask, 1u << OPT_DEVICE_CPU);
@@ -763,7 +763,7 @@ static void steps_have_room_for_1024(void **state)
 	options_fini(&o);
 	strbuf_add_str(&list, "1025");
 	assert_int_equal(PARSE(&o, &err, strbuf_str(&list), "prog"), MSCOPE_E_USAGE);
-	assert_has(err.message, "'1025' is one too many; allowed: ");
+	assert_has(err.message, "'1025' exceeds the limit; allowed: ");
 	strbuf_fini(&list);
 }
 
@@ -902,7 +902,7 @@ static void abbreviations_must_fit_one_option(void **state)
 	assert_true(o.verbose);
 	options_fini(&o);
 	assert_int_equal(PARSE(&o, &err, "--ver", "prog"), MSCOPE_E_USAGE);
-	assert_has(err.message, "--ver can mean --verbose --version");
+	assert_has(err.message, "--ver is ambiguous: --verbose --version");
 	assert_int_equal(PARSE(&o, &err, "--c=c", "prog"), MSCOPE_E_USAGE);
 	assert_has(err.message, "--call-stack --collect-mode");
 	assert_int_equal(PARSE(&o, &err, "--fo=x", "prog"), MSCOPE_E_USAGE);
@@ -1078,8 +1078,8 @@ static void words_that_are_no_program_have_a_meaning(void **state)
 
 static void reading_stops_at_help_and_version(void **state)
 {
-	static const char *const spellings[] = {"--help", "-h",	    "--version", "-v",
-						"-V",	  "--vers", "-qh"};
+	static const char *const spellings[] = {"--help", "-h", "--help=all", "--version",
+						"-v",	  "-V", "--vers",     "-qh"};
 	struct mscope_error err;
 	struct options o;
 	size_t i;
@@ -1197,8 +1197,8 @@ static void what_could_have_been_ours_is_named(void **state)
 	assert_int_equal(o.argc, 3);
 	assert_string_equal(o.argv[1], "--data-format=png");
 	assert_string_equal(o.argv[2], "--level=all");
-	assert_has(strbuf_str(&o.notices), "left to the program: --data-format: 'png' is not");
-	assert_has(strbuf_str(&o.notices), "\nleft to the program: --level: ");
+	assert_has(strbuf_str(&o.notices), "passed to the program: --data-format: 'png' is not");
+	assert_has(strbuf_str(&o.notices), "\npassed to the program: --level: ");
 	options_fini(&o);
 }
 
@@ -1461,7 +1461,7 @@ static void help_fits_one_screen_and_names_everything(void **state)
 	int count = 0;
 	(void)state;
 
-	options_help(&sb, VERB_NONE);
+	options_help(&sb, VERB_NONE, true);
 	assert_true(help_lines(&sb) <= 79);
 	while ((row = option_next(row)) != NULL) {
 		assert_int_equal(help_lists(&sb, row), option_stands_alone(row));
@@ -1473,7 +1473,7 @@ static void help_fits_one_screen_and_names_everything(void **state)
 	assert_has(strbuf_str(&sb), "NPU");
 	assert_has(strbuf_str(&sb), "GPU");
 	assert_has(strbuf_str(&sb), "CPU");
-	/* Three commands stand at the end. */
+	/* The help ends with three commands. */
 	examples = strstr(strbuf_str(&sb), "\nExamples:\n");
 	assert_non_null(examples);
 	for (at = strstr(examples, "\n  msmemscope "); at != NULL;
@@ -1486,7 +1486,33 @@ static void help_fits_one_screen_and_names_everything(void **state)
 	strbuf_fini(&sb);
 }
 
-/* Of each verb, also of those that come one day: its own options, all of them and no other. */
+/* The plain help: ten options, every verb, and how to get the rest. */
+static void plain_help_has_the_common_options(void **state)
+{
+	const struct option_row *row = NULL;
+	const struct verb_row *verb = NULL;
+	struct strbuf sb = {0};
+	int count = 0;
+	(void)state;
+
+	options_help(&sb, VERB_NONE, false);
+	assert_true(help_lines(&sb) <= 52);
+	while ((row = option_next(row)) != NULL) {
+		assert_int_equal(help_lists(&sb, row), row->common);
+		assert_true(!row->common || option_applies(row, VERB_NONE));
+		count += row->common;
+	}
+	assert_int_equal(count, 10);
+	while ((verb = verb_next(verb)) != NULL)
+		assert_has(strbuf_str(&sb), verb->help);
+	assert_has(strbuf_str(&sb), "--help=all");
+	assert_has(strbuf_str(&sb), "VERB --help");
+	assert_has(strbuf_str(&sb), "man msmemscope");
+	assert_has(strbuf_str(&sb), "\nExamples:\n");
+	strbuf_fini(&sb);
+}
+
+/* The help of each verb: all options of the verb, and only those. */
 static void every_verb_has_a_help_of_its_own(void **state)
 {
 	const struct verb_row *verb = NULL;
@@ -1499,7 +1525,7 @@ static void every_verb_has_a_help_of_its_own(void **state)
 	while ((verb = verb_next(verb)) != NULL) {
 		enum verb number = (enum verb)(verb - verb_rows);
 
-		options_help(&sb, number);
+		options_help(&sb, number, false);
 		(void)help_lines(&sb);
 		(void)snprintf(usage, sizeof(usage), "Usage: msmemscope %s [OPTION...]%s%s\n",
 			       verb->name, verb->arguments[0] != '\0' ? " " : "", verb->arguments);
@@ -1511,7 +1537,7 @@ static void every_verb_has_a_help_of_its_own(void **state)
 		}
 		strbuf_reset(&sb);
 	}
-	/* What the first help leaves out stands in that of a verb. */
+	/* Options that a launch does not have are in the help of a verb. */
 	for (row = NULL; (row = option_next(row)) != NULL;)
 		assert_true(option_stands_alone(row) || (seen >> option_id(row) & 1) != 0);
 	strbuf_fini(&sb);
@@ -1682,6 +1708,7 @@ int main(void)
 		cmocka_unit_test(tables_are_consistent),
 		cmocka_unit_test(arguments_of_config_have_places_without_a_gap),
 		cmocka_unit_test(help_fits_one_screen_and_names_everything),
+		cmocka_unit_test(plain_help_has_the_common_options),
 		cmocka_unit_test(every_verb_has_a_help_of_its_own),
 		cmocka_unit_test(man_page_names_every_spelling),
 		cmocka_unit_test(bash_completes_options_values_and_verbs),

@@ -138,7 +138,7 @@ static void event_that_is_refused_ends_the_reading(void **state)
 	assert_int_equal(pass_open(&p.pass, &setup, NULL), 0);
 	assert_int_equal(pass_all(&p.pass, &err), -EDOM);
 	assert_int_equal(replay_totals(p.pass.replay)->events, 10);
-	assert_non_null(strstr(err.message, "cannot go on reading the trace"));
+	assert_non_null(strstr(err.message, "cannot read more of the trace"));
 	played_close(&p);
 }
 

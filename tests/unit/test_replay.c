@@ -1055,7 +1055,7 @@ static void steps_have_one_source_the_first(void **state)
 	assert_int_equal(p->replay->notes.count, 1);
 	assert_string_equal(
 		replay_note(p->replay, 0),
-		"steps are told by step(); those by ranges named 'step start' are ignored");
+		"using steps from step(), ignoring those from ranges named 'step start'");
 	assert_int_equal(p->row_count, 4);
 }
 

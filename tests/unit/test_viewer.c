@@ -178,7 +178,7 @@ static void requests_are_answered_to_who_knows_the_token(void **state)
 	assert_int_equal(
 		status_of("GET /api/series?process=0&from=x&width=%zz HTTP/1.1\r\n" HOST KNOWN
 			  "\r\n",
-			  "there is no such process"),
+			  "no such process"),
 		200);
 	assert_int_equal(status_of("GET /api/processes HTTP/1.1\r\n" HOST KNOWN
 				   "Origin: http://localhost:99\r\n\r\n",

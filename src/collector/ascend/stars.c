@@ -263,9 +263,9 @@ void stars_start(uint32_t device)
 		if (driver.start(device, CHANNEL, &para) == 0)
 			start_reader(device);
 		else
-			collector_note("the profiling channel of device %u is not to be had: no "
-				       "execution times",
-				       device);
+			collector_note(
+				"no access to the profiling channel of device %u: kernels have no execution times",
+				device);
 	}
 }
 

@@ -246,13 +246,13 @@ MSCOPE_COLD void activity_begin(void)
 	if (atomic_load(&is_on) != 0)
 		return;
 	if (is_foreign) {
-		collector_note("another tool uses activity records of CUPTI: kernels have no "
-			       "execution times");
+		collector_note(
+			"another tool uses activity records of CUPTI: kernels have no execution times");
 		return;
 	}
 	if (!can_begin() || !make_buffers() || !take_pair(&begun)) {
-		collector_note("this CUPTI has no activity records: kernels have no execution "
-			       "times");
+		collector_note(
+			"this CUPTI has no activity records: kernels have no execution times");
 		return;
 	}
 	atomic_store(&is_on, 1);
@@ -261,9 +261,9 @@ MSCOPE_COLD void activity_begin(void)
 		r = cupti.enable(KIND_CONCURRENT_KERNEL);
 	if (r != CUPTI_SUCCESS) {
 		atomic_store(&is_on, 0);
-		collector_note("CUPTI refused activity records with error %d: kernels have no "
-			       "execution times",
-			       r);
+		collector_note(
+			"CUPTI refused activity records with error %d: kernels have no execution times",
+			r);
 	}
 }
 

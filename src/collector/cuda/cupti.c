@@ -425,15 +425,15 @@ static enum subscription subscribe(bool late)
 	if (r != CUPTI_SUCCESS) {
 		subscriber = NULL;
 		if (r == TRIED_NOTHING)
-			collector_note("calls of the CUDA driver are not recorded: no CUPTI was "
-				       "found; CUPTI_LIBRARY names one");
+			collector_note(
+				"calls of the CUDA driver are not recorded: CUPTI was not found; set CUPTI_LIBRARY to its path");
 		else if (r == CUPTI_MULTIPLE_SUBSCRIBERS)
-			collector_note("calls of the CUDA driver are not recorded: another tool "
-				       "has CUPTI");
+			collector_note(
+				"calls of the CUDA driver are not recorded: another tool uses CUPTI");
 		else
-			collector_note("calls of the CUDA driver are not recorded: CUPTI refused "
-				       "with error %d",
-				       r);
+			collector_note(
+				"calls of the CUDA driver are not recorded: CUPTI refused with error %d",
+				r);
 		return SUBSCRIPTION_FAILED;
 	}
 	know_driver((void *)cupti.subscribe);
@@ -448,8 +448,7 @@ static enum subscription subscribe(bool late)
 		(void)cupti.enable(1, subscriber, DOMAIN_RESOURCE, resources[i]);
 	if (strange != 0)
 		collector_note(
-			"this CUPTI numbers %u of %u calls of the CUDA driver differently; they "
-			"are not recorded",
+			"this CUPTI numbers %u of %u calls of the CUDA driver differently; they are not recorded",
 			strange, driver_call_count);
 	/* From the first call on it goes without saying, and a process that does nothing else leaves no trace. */
 	if (late) {

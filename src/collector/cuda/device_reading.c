@@ -180,8 +180,8 @@ static struct own *own_of(void *context)
 		own->buffer = NULL; /* not tried again */
 		return NULL;
 	}
-	note(NOTED_STREAM, "watch: a stream and 1 MiB of pinned host memory of our own are in the "
-			   "program's CUDA context");
+	note(NOTED_STREAM,
+	     "watch: msmemscope uses a stream and 1 MiB of pinned host memory in the program's CUDA context");
 	return own;
 }
 
@@ -282,7 +282,7 @@ static void make_kernel(struct own *own)
 		own->kernel = NULL;
 	if (own->kernel == NULL)
 		note(NOTED_REFUSED,
-		     "watch: the driver does not take our kernel; blocks are copied whole");
+		     "watch: the driver refuses the checksum kernel; whole blocks are copied");
 }
 
 /* Whether a kernel in this context may read all of it. */
@@ -348,8 +348,7 @@ int reading_sums(uint64_t address, uint64_t bytes, uint64_t *out)
 		}
 	}
 	if (r == 0)
-		note(NOTED_KERNEL,
-		     "watch: a kernel of our own makes checksums of large blocks on the GPU");
+		note(NOTED_KERNEL, "watch: checksums of large blocks are computed on the GPU");
 	/* Not asked again: the copy that follows says whether the device still answers. */
 	if (r == -EIO)
 		visit.own->kernel = NULL;

@@ -458,9 +458,9 @@ static bool tell(uint32_t count)
 	if (w == NULL)
 		return false;
 	if (refused_count != 0)
-		collector_note("%u calls could not be redirected: their addresses are in "
-			       "memory that may not be written",
-			       refused_count);
+		collector_note(
+			"%u calls could not be redirected: their addresses are in read-only memory",
+			refused_count);
 	writer_put_notes(w);
 	WRITER_PUT(w, late_hooks, 0, &(struct event_late_hooks){.slots = count});
 	writer_leave(w);

@@ -253,7 +253,7 @@ MSCOPE_COLD bool interp_find_slow(void)
 	minor = version();
 	if (interp.code_type == NULL || interp.text_type == NULL || interp.bytes_type == NULL ||
 	    !layout_choose(minor, &interp.at))
-		refuse(minor, "this interpreter is not known");
+		refuse(minor, "unknown interpreter");
 	else
 		atomic_store_explicit(&interp.state, INTERP_FOUND, memory_order_release);
 	lock_release(&finding);
@@ -372,8 +372,7 @@ MSCOPE_COLD bool interp_verify_slow(const void *thread_state)
 	if (thread_state == NULL || !has_frames(thread_state))
 		return false;
 	if (!frames_hold(thread_state)) {
-		refuse(interp.at.minor,
-		       "the interpreter's frames are not laid out as in its release");
+		refuse(interp.at.minor, "unexpected layout of the interpreter's frames");
 		return false;
 	}
 	atomic_store_explicit(&interp.state, INTERP_READY, memory_order_release);

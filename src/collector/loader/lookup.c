@@ -267,9 +267,9 @@ bool lookup_is_passive(void)
 		return true;
 	}
 	if (search.copies > 1)
-		collector_note("%u more copies of the collector are loaded in this process; they "
-			       "stay passive",
-			       search.copies - 1);
+		collector_note(
+			"%u more copies of the collector are loaded in this process; they are inactive",
+			search.copies - 1);
 	return false;
 }
 

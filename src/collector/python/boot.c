@@ -214,8 +214,9 @@ static void run_package(void)
 	if (missing == NULL && boot.none == NULL)
 		missing = "_Py_NoneStruct";
 	if (missing != NULL) {
-		collector_note("Python code of ours does not run in this interpreter: it has no %s",
-			       missing);
+		collector_note(
+			"msmemscope's Python code does not run in this interpreter: it has no %s",
+			missing);
 		return;
 	}
 	boot.add_reference = f.Py_IncRef;
@@ -255,8 +256,8 @@ static void run_package(void)
 		text = f.PyUnicode_AsUTF8(failure);
 		if (text == NULL)
 			f.PyErr_Clear();
-		collector_note("Python code of ours does not run in this process: %s",
-			       text != NULL ? text : "for a reason that is no text");
+		collector_note("msmemscope's Python code does not run in this process: %s",
+			       text != NULL ? text : "for an unknown reason");
 	}
 	f.Py_DecRef(names);
 }

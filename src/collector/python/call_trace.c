@@ -542,8 +542,7 @@ static MSCOPE_COLD void tell_imports(void)
 	trace.untold = false;
 	trace.told = true;
 	mscope_note(
-		"imports of the standard library and of site-packages are left out of the Python "
-		"trace; tracer.start(imports=True) or MSMEMSCOPE_TRACE_IMPORTS=1 records them");
+		"imports of the standard library and of site-packages are left out of the Python trace; tracer.start(imports=True) or MSMEMSCOPE_TRACE_IMPORTS=1 records them");
 }
 
 /* A call of torch.nn.Module.__call__, which the frame has the module of. */

@@ -277,8 +277,8 @@ static MSCOPE_COLD void give_up(uint64_t key)
 	if (!atomic_compare_exchange_strong(&tracking, &on, TRACKING_STRANGE))
 		return;
 	put_source(key, POOL_SOURCE_STRANGE);
-	collector_note("requested sizes, streams and private pools of PyTorch's pool are not "
-		       "recorded: this PyTorch tells them in a form that is not known");
+	collector_note(
+		"requested sizes, streams and private pools of PyTorch's pool are not recorded: this PyTorch reports them in an unknown form");
 	collector_write_notes();
 }
 
@@ -340,11 +340,11 @@ void pool_take_free(int8_t device, uint64_t key, uint64_t address, uint64_t byte
 #define PLUGGABLE "5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator"
 
 static const char *const attach_names[] = {
-	"_ZN" PLUGGABLE "27attachAllocatorTraceTrackerESt8functionIFvRKN3c1022CachingDevice"
-	"Allocator10TraceEntryEEE",
+	"_ZN" PLUGGABLE
+	"27attachAllocatorTraceTrackerESt8functionIFvRKN3c1022CachingDeviceAllocator10TraceEntryEEE",
 	/* until PyTorch 2.9 */
-	"_ZN" PLUGGABLE "27attachAllocatorTraceTrackerESt8functionIFvRKN3c104cuda20CUDACaching"
-	"Allocator10TraceEntryEEE",
+	"_ZN" PLUGGABLE
+	"27attachAllocatorTraceTrackerESt8functionIFvRKN3c104cuda20CUDACachingAllocator10TraceEntryEEE",
 };
 
 #define NATIVE_TYPE "N3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocatorE"

@@ -373,23 +373,20 @@ static MSCOPE_COLD enum step_result step_slow(struct walk *w, uint64_t row, bool
 MSCOPE_INLINE void registers_here(struct registers *regs)
 {
 #if defined(__x86_64__)
-	__asm__ volatile("leaq 0f(%%rip), %%rax\n0:\tmovq %%rax, %0\n\t"
-			 "movq %%rbx, %1\n\tmovq %%rbp, %2\n\tmovq %%rsp, %3\n\t"
-			 "movq %%r12, %4\n\tmovq %%r13, %5\n\tmovq %%r14, %6\n\tmovq %%r15, %7"
-			 : "=m"(regs->pc), "=m"(regs->value[3]), "=m"(regs->value[REGISTER_FP]),
-			   "=m"(regs->value[REGISTER_SP]), "=m"(regs->value[12]),
-			   "=m"(regs->value[13]), "=m"(regs->value[14]), "=m"(regs->value[15])
-			 :
-			 : "rax");
+	__asm__ volatile(
+		"leaq 0f(%%rip), %%rax\n0:\tmovq %%rax, %0\n\tmovq %%rbx, %1\n\tmovq %%rbp, %2\n\tmovq %%rsp, %3\n\tmovq %%r12, %4\n\tmovq %%r13, %5\n\tmovq %%r14, %6\n\tmovq %%r15, %7"
+		: "=m"(regs->pc), "=m"(regs->value[3]), "=m"(regs->value[REGISTER_FP]),
+		  "=m"(regs->value[REGISTER_SP]), "=m"(regs->value[12]), "=m"(regs->value[13]),
+		  "=m"(regs->value[14]), "=m"(regs->value[15])
+		:
+		: "rax");
 	regs->known = 1u << 3 | 1u << REGISTER_FP | 1u << REGISTER_SP | 0xf000u;
 #else
-	__asm__ volatile("adr x1, 0f\n0:\tmov x0, sp\n\tstr x1, [%1]\n\t"
-			 "stp x19, x20, [%0, #152]\n\tstp x21, x22, [%0, #168]\n\t"
-			 "stp x23, x24, [%0, #184]\n\tstp x25, x26, [%0, #200]\n\t"
-			 "stp x27, x28, [%0, #216]\n\tstr x29, [%0, #232]\n\tstr x0, [%0, #248]"
-			 :
-			 : "r"(regs->value), "r"(&regs->pc)
-			 : "x0", "x1", "memory");
+	__asm__ volatile(
+		"adr x1, 0f\n0:\tmov x0, sp\n\tstr x1, [%1]\n\tstp x19, x20, [%0, #152]\n\tstp x21, x22, [%0, #168]\n\tstp x23, x24, [%0, #184]\n\tstp x25, x26, [%0, #200]\n\tstp x27, x28, [%0, #216]\n\tstr x29, [%0, #232]\n\tstr x0, [%0, #248]"
+		:
+		: "r"(regs->value), "r"(&regs->pc)
+		: "x0", "x1", "memory");
 	regs->known = 0x3ff80000u | 1u << REGISTER_SP;
 #endif
 	regs->exact = true;

@@ -163,8 +163,9 @@ static void hidden_path(struct watch_room *room, uint32_t file)
 
 static void note_file_error(int error)
 {
-	NOTE_ONCE(NOTED_FILE, "watch: the bytes cannot be kept in %.150s: %s; only checksums are",
-		  directory, strerror(error));
+	NOTE_ONCE(NOTED_FILE,
+		  "watch: cannot write the bytes to %.150s: %s; only checksums are kept", directory,
+		  strerror(error));
 }
 
 /* Under a hidden name until the dump is complete. -1: no file. */
@@ -516,7 +517,7 @@ static bool wait_for_device(const struct watch_room *room, const struct watch_ca
 	if (r == -EBUSY)
 		NOTE_ONCE(NOTED_CAPTURE, "watch: nothing is dumped while a graph is captured");
 	else if (r == -ENOSYS)
-		NOTE_ONCE(NOTED_RUNTIME, "watch: no runtime is loaded that could read the device");
+		NOTE_ONCE(NOTED_RUNTIME, "watch: no loaded runtime can read the device");
 	else if (r < 0)
 		NOTE_ONCE(NOTED_SYNC, "watch: waiting for the device failed: nothing was dumped");
 	return r == 0;
@@ -528,8 +529,7 @@ static bool dump_all(struct watch_room *room, const struct watch_call *call)
 
 	if (room->plan.dropped > 0)
 		NOTE_ONCE(NOTED_ROOM,
-			  "watch: more than %u blocks are watched; %u outputs of %.100s "
-			  "are not",
+			  "watch: more than %u blocks are watched; %u outputs of %.100s are not",
 			  WATCH_RANGES, room->plan.dropped, collector_watch.settings.start);
 	if (!wait_for_device(room, call))
 		return false;
@@ -715,10 +715,10 @@ static void follow_call(const struct watch_call *call, bool dumped)
 	else if (watch_calls_open(&calls, sys_gettid(), call->name, call->frame))
 		declare(call->name, call->outputs, call->output_count, false);
 	else
-		NOTE_ONCE(NOTED_CALLS,
-			  "watch: more than %u operators at a time; what further ones write is not "
-			  "known",
-			  WATCH_CALLS);
+		NOTE_ONCE(
+			NOTED_CALLS,
+			"watch: more than %u operators at a time; writes of the others are unknown",
+			WATCH_CALLS);
 }
 
 static uint64_t dump_now(const struct watch_call *call)
@@ -851,7 +851,6 @@ MSCOPE_COLD void watch_freed_slow(uint8_t pool, uint64_t address, uint64_t bytes
 	if (atomic_load(&collector_watch.range_count) > 0 &&
 	    watch_free(&collector_watch, address, bytes, pool == POOL_hal, name) > 0)
 		NOTE_ONCE(NOTED_FREED,
-			  "watch: the memory of %.100s was given back; it is no longer watched",
-			  name);
+			  "watch: the memory of %.100s was freed and is no longer watched", name);
 	errno = saved_errno;
 }

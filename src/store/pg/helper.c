@@ -203,8 +203,9 @@ static void open_connection(const char *url)
 	bool excess = false;
 
 	if (pq.PQfinish == NULL && !load()) {
-		say_failed(PG_NO_LIBRARY, "PostgreSQL's client library libpq.so.5 is not installed "
-					  "(Debian: apt install libpq5)");
+		say_failed(
+			PG_NO_LIBRARY,
+			"PostgreSQL's client library libpq.so.5 is not installed (Debian: apt install libpq5)");
 		return;
 	}
 	pq.PQfinish(connection);

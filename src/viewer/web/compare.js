@@ -77,9 +77,9 @@ function drawCompared() {
     row.addEventListener("click", () => change({ tab: "table", list: null, search: ownerName(name).split("  ")[0], at: state.at ?? sides[0].at }));
     return row;
   }));
-  const list = rows.length === 0 ? make("p", "pale", "Both hold the same.") : make("table", "", make("thead", "", head), body);
+  const list = rows.length === 0 ? make("p", "pale", "Both hold the same memory.") : make("table", "", make("thead", "", head), body);
   box.replaceChildren(make("div", "sides", tellSide("A", sides[0], compared.a), make("div", `side ${total > 0 ? "grew" : "shrank"}`, make("span", "big", signed(total)), make("span", "pale", "from A to B")),
-    tellSide("B", sides[1], compared.b)), list, make("p", "pale", [same > 0 ? `${same} more hold the same in both.` : "", compared.near ? "To the resolution of the picture: a report has few exact moments." : ""].filter(Boolean).join(" ")));
+    tellSide("B", sides[1], compared.b)), list, make("p", "pale", [same > 0 ? `${same} more hold the same in both.` : "", compared.near ? "At the resolution of the picture: a report has few exact moments." : ""].filter(Boolean).join(" ")));
 }
 
 // Two steps by number: their ends, or where each held most.

@@ -45,8 +45,8 @@ export async function fetchWaste() {
 
 function nothingFound() {
   const { run } = page;
-  if (!run.complete) return isFollowed(run) ? (run.judged ? "Nothing to tell so far." : "Too early to tell.") : "Findings come when the run has been read.";
-  if (run.asked === false) return "Leaks were not looked for: --analysis does not ask for them.";
+  if (!run.complete) return isFollowed(run) ? (run.judged ? "No findings so far." : "Too early to judge.") : "Findings appear once the run has been read.";
+  if (run.asked === false) return "Leaks were not judged: --analysis does not include them.";
   return run.clean ? "No leak was found." : run.judged ? "No call site leaks, but not all memory is steady or judged." : "Leaks are not judged: no steps.";
 }
 
@@ -62,7 +62,7 @@ export function drawLeft() {
     entry.append(one.title, make("small", "", one.text));
     return entry;
   });
-  if (run.more_leaks) entries.push(make("span", "pale", `${run.more_leaks.toLocaleString("en")} more places: msmemscope info --all`));
+  if (run.more_leaks) entries.push(make("span", "pale", `${run.more_leaks.toLocaleString("en")} more call sites: msmemscope info --all`));
   if (entries.length === 0) entries.push(make("span", "pale", nothingFound()));
   $("findings").replaceChildren(...entries);
 }

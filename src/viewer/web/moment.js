@@ -133,7 +133,7 @@ function tellAround() {
     if (!own) row.addEventListener("click", () => change({ block: String(one.block) }));
     return row;
   }));
-  return [make("details", "", make("summary", "", "What the pool did before and after"), list)];
+  return [make("details", "", make("summary", "", "The pool before and after"), list)];
 }
 
 function tellBlock() {

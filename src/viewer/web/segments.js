@@ -20,7 +20,7 @@ const count = (number, what) => `${number.toLocaleString("en")} ${what}${number 
 // One sentence: how much of what is reserved is in use, and what could still be handed out at once.
 export function tellSegments(answer) {
   const known = answer.segments.filter(one => !one.loose).length, free = answer.bytes - answer.used;
-  const loose = answer.loose_bytes > 0 ? `${bytes(answer.loose_bytes)} lie in no segment that was recorded` : "";
+  const loose = answer.loose_bytes > 0 ? `${bytes(answer.loose_bytes)} are in no recorded segment` : "";
   if (known === 0) return loose || "The pool held nothing then.";
   const text = `${count(answer.count, "segment")}, ${bytes(answer.bytes)}; ${bytes(answer.used)} in use, ${bytes(free)} free in ${count(answer.holes, "hole")}, the largest ${bytes(answer.largest_hole)}`;
   return loose ? `${text}; ${loose}` : text;

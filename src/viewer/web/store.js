@@ -14,7 +14,7 @@ function tellGroup(group) {
   const one = group.ranks.length === 1, s = one ? "s" : "", share = Math.round(Math.abs(group.share) * 100);
   const names = `${one ? "rank" : "ranks"} ${group.ranks.slice(0, 8).join(", ")}${group.ranks.length > 8 ? ` and ${group.ranks.length - 8} more` : ""}`;
   const does = { leak: `leak${s} ${bytes(group.bytes_per_step)} per step`, growth: `grow${s} ${bytes(group.bytes_per_step)} per step`, more: `hold${s} ${share} % more`, less: `hold${s} ${share} % less`,
-    different: `use${s} other places` };
+    different: `use${s} other call sites` };
   return `${names} ${does[group.why] ?? group.why}`;
 }
 
@@ -147,14 +147,14 @@ function traceOf(rank) {
     opens.addEventListener("click", openTrace);
     return [make("section", "", opens, make("span", "pale path", rank.trace))];
   }
-  return [make("p", "pale path", rank.trace ? `Its trace is not on this machine: it lies on ${rank.host} at ${rank.trace}; copy it here, or run msmemscope view there.` :
+  return [make("p", "pale path", rank.trace ? `Its trace is on ${rank.host} at ${rank.trace}; copy it here, or run msmemscope view there.` :
     "Its trace was not kept.")];
 }
 
 function drawRank() {
   const rank = chosen();
   if (rank === undefined) {
-    $("right").replaceChildren(make("h2", "", "Rank"), make("p", "pale", "Click a rank: what it held, and its trace."));
+    $("right").replaceChildren(make("h2", "", "Rank"), make("p", "pale", "Click a rank to see its memory and its trace."));
     return;
   }
   const groups = fleet.outliers.filter(one => one.ranks.includes(rank.rank));
@@ -190,7 +190,7 @@ function drawPanels() {
       make("small", "", one.places[0]?.place ?? ""));
     return entry;
   });
-  if (groups.length === 0) groups.push(make("p", "pale", fleet.too_few_ranks ? "There are too few ranks to compare." : "None: peaks, growth and places of all ranks were compared."));
+  if (groups.length === 0) groups.push(make("p", "pale", fleet.too_few_ranks ? "Too few ranks to compare." : "None: peaks, growth and call sites of all ranks were compared."));
   $("groups").replaceChildren(...groups);
   $("tools").replaceChildren(...Object.entries(ORDERS).map(([key, text]) => button(text, state.order === key, () => change({ order: key }))),
     make("span", "", `dark: up to ${bytes(Math.max(0, ...list.map(one => one.held)))}; red: stands out`));
@@ -220,7 +220,7 @@ async function load() {
   if (answer.error) { note(answer.error); return; }
   fleet = answer;
   note("");
-  if (fleet.pools.length === 0) { note("None of its processes used memory that is recorded."); return; }
+  if (fleet.pools.length === 0) { note("No recorded memory in any of its processes."); return; }
   if (!(state.pool >= 0 && state.pool < fleet.pools.length) || state.pool === null) state.pool = mainPool();
   await fetchLines();
   change({});

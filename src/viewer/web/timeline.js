@@ -247,7 +247,7 @@ export function groupTools() {
 function axisTool() {
   const kinds = [["by time", ""], ...(stepKnots(page.run) === null ? [] : [["by step", "step"]]), ...(eventKnots(page.whole) === null ? [] : [["by event", "event"]])];
   const choice = make("select", "", ...kinds.map(([text, value]) => Object.assign(make("option", "", text), { value, selected: (state.axis ?? "") === value })));
-  choice.setAttribute("aria-label", "what is across");
+  choice.setAttribute("aria-label", "horizontal axis");
   choice.addEventListener("change", () => change({ axis: choice.value || null }));
   return choice;
 }

@@ -39,6 +39,8 @@ WRONG = {
     "max-size": ["x", "0", "399999", "0%", "101%", "1.5M", "2G", "-1M", ENDLESS],
     "device": ["rocm", "gpu:32", "cuda:x", "npu:32", "npu:-1", "npu:01", "npu:x", "cpu:0", "2", "npu 2", "npu:1,tpu", f"npu:{ENDLESS}"],
     "steps": ["0", "-1", "+1", "01", "1.5", "one", "1,x", "1;2", "1 2", "4294967296", "0x10", ENDLESS],
+    "batch": ["0", "-1", "01", "1.5", "x", "1,x", "1000001", ENDLESS],
+    "batch-of": ["0", "-1", "01", "1.5", "x", "1,x", "1000001", ENDLESS],
     "call-stack": ["rust", "c:1001", "c:-1", "c:00", "c:", "c:x", "python:1001", "c:20:20", f"python:{ENDLESS}"],
     "events": ["malloc", "alloc:1", "alloc,what", "all"],
     "level": ["2", "ops", "0,2", "op:1"],
