@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/launch_report.h"
 #include "cli/reading.h"
+#include "cli/whatif_line.h"
 #include "engine/anonymize.h"
 #include "engine/pass.h"
 #include "sink/screen.h"
@@ -214,6 +215,8 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 		digest_take(digest, &report);
 		reporting->damaged =
 			reporting->damaged || report_is_damaged(&report) || input.unfinished;
+		if (!input.imported)
+			whatif_line(digest, word);
 		name_dump(digest, input.run, names == NULL ? word : NULL);
 		if (is_worst(reporting))
 			keep_environment(reporting, input.run);

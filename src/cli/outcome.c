@@ -16,6 +16,7 @@
 #include "cli/cli.h"
 #include "cli/conditions.h"
 #include "cli/forecast_command.h"
+#include "cli/whatif_line.h"
 #include "sink/report_json.h"
 #include "sink/screen.h"
 
@@ -413,6 +414,7 @@ int outcome_print(struct outcome *outcome)
 	}
 	if (outcome->chose != NULL && has_tensors(outcome) && outcome->log_level <= OPT_LOG_WARN)
 		strbuf_add_str(&after, outcome->chose);
+	whatif_line_of_worst(outcome->digests, outcome->digest_count);
 	show(outcome, after.length > 0 ? strbuf_str(&after) : NULL);
 	strbuf_fini(&why);
 	strbuf_fini(&after);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/whatif_input.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,41 +30,65 @@ static int read_snapshot(struct whatif_input *input, const char *word)
 	return input_exit_code(r);
 }
 
+/* The pools of a run that is open. 0 or an error. */
+static int take_pools(struct whatif_input *input, struct input *opened, struct mscope_error *err)
+{
+	struct elf_cache elves = {0};
+	struct pass pass = {0};
+	struct pass_setup setup = {.elves = &elves,
+				   .run = opened->run,
+				   .event = pool_histories_take,
+				   .event_arg = &input->traced};
+	const char *command = run_identity(opened->run, "command");
+	int r = pass_open(&pass, &setup, err);
+
+	if (r == 0)
+		r = pass_all(&pass, err);
+	if (r == 0)
+		r = pool_histories_end(&input->traced, pass.replay);
+	snprintf(input->command, sizeof(input->command), "%s", command == NULL ? "" : command);
+	pass_close(&pass);
+	elf_cache_fini(&elves);
+	input->damaged = input_is_damaged(opened);
+	return r;
+}
+
 static int read_run(struct whatif_input *input, const char *word, const struct options *options)
 {
 	struct reading reading = {.word = word, .log_level = options->log_level};
 	struct mscope_error err = {0};
-	struct elf_cache elves = {0};
-	struct pass pass = {0};
 	struct input opened;
 	int code = MSCOPE_EXIT_OK, r = reading_open(&reading, &opened, &err);
-	struct pass_setup setup = {
-		.elves = &elves, .event = pool_histories_take, .event_arg = &input->traced};
-	const char *command;
 
 	if (r < 0) {
 		cli_say("%s", err.message);
 		input_close(&opened);
 		return input_exit_code(r);
 	}
-	setup.run = opened.run;
-	r = pass_open(&pass, &setup, &err);
-	if (r == 0)
-		r = pass_all(&pass, &err);
-	if (r == 0)
-		r = pool_histories_end(&input->traced, pass.replay);
+	r = take_pools(input, &opened, &err);
 	if (r < 0) {
 		cli_say("cannot read %s: %s", word,
 			err.message[0] != '\0' ? err.message : mscope_status_str(r));
 		code = MSCOPE_EXIT_FAILED;
 	}
-	command = run_identity(opened.run, "command");
-	snprintf(input->command, sizeof(input->command), "%s", command == NULL ? "" : command);
-	pass_close(&pass);
-	elf_cache_fini(&elves);
-	input->damaged = input_is_damaged(&opened);
 	input_close(&opened);
 	return code;
+}
+
+int whatif_input_read_trace(struct whatif_input *input, const char *word)
+{
+	struct mscope_error ignored = {0};
+	struct input opened = {0};
+	int r;
+
+	*input = (struct whatif_input){0};
+	r = input_open(&opened, word, NULL, NULL, &ignored);
+	if (r == 0 && opened.imported)
+		r = -ENOENT;
+	if (r == 0)
+		r = take_pools(input, &opened, &ignored);
+	input_close(&opened);
+	return r;
 }
 
 int whatif_input_read(struct whatif_input *input, const char *word, const struct options *options,

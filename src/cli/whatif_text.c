@@ -48,6 +48,8 @@ static void pad(struct strbuf *out, size_t from, size_t width)
 
 static bool is_best(const struct what_if *w, const struct what_if_setting *s)
 {
+	if (w->had_bytes != 0)
+		return s == &w->settings[0] && s->fits;
 	return s == &w->settings[0] && strcmp(s->text, w->history->settings) != 0 &&
 	       (double)s->high < (1 - SAVING_LEAST) * (double)w->reserved_peak;
 }
@@ -69,7 +71,10 @@ static void add_setting(struct strbuf *out, const struct what_if *w,
 	strbuf_add_str(out, "  ");
 	from = out->length;
 	add_difference(out, s->reserved_peak, w->reserved_peak);
-	if (is_best(w, s)) {
+	if (w->had_bytes != 0 && !s->fits) {
+		pad(out, from, 12);
+		strbuf_add_str(out, "out of memory");
+	} else if (is_best(w, s)) {
 		pad(out, from, 12);
 		strbuf_addf(out, "recommended: export PYTORCH_CUDA_ALLOC_CONF=%s", s->text);
 	} else if ((double)s->low > (1 + RUINOUS_LEAST) * (double)w->reserved_peak) {
@@ -98,12 +103,30 @@ static const struct what_if_setting *own_setting(const struct what_if *w)
 	return w->setting_count == 0 ? NULL : &w->settings[w->setting_count - 1];
 }
 
+/* The record ends with a refused request. */
+static void add_refused(struct strbuf *out, const struct what_if *w,
+			const struct what_if_setting *other)
+{
+	strbuf_add_str(out, "The record ends with a request of ");
+	strbuf_add_size(out, w->program.events[w->program.event_count - 1].bytes);
+	strbuf_add_str(out, " that was refused. ");
+	if (other == NULL) {
+		strbuf_add_str(out, "No setting that was tried serves it from the ");
+		strbuf_add_size(out, w->had_bytes);
+		strbuf_add_str(out, " that the pool had.\n");
+		return;
+	}
+	strbuf_addf(out, "With %s the pool would hold ", name_of(other->text));
+	strbuf_add_size(out, other->reserved_peak);
+	strbuf_add_str(out, " here, and this request fits.\n");
+}
+
 static void add_fits(struct strbuf *out, const struct what_if *w,
 		     const struct what_if_choice *choice)
 {
 	const struct what_if_setting *own = own_setting(w), *other = NULL;
 
-	if (own == NULL || own->refused[0] != '\0')
+	if (own == NULL || (own->refused[0] != '\0' && w->had_bytes == 0))
 		return;
 	for (size_t i = 0; i < w->setting_count && other == NULL; i++)
 		if (w->settings[i].fits && w->settings[i].refused[0] == '\0' &&
@@ -111,6 +134,10 @@ static void add_fits(struct strbuf *out, const struct what_if *w,
 			other = &w->settings[i];
 	bool own_limit = choice->card_bytes == 0 && choice->limit_bytes == 0;
 
+	if (w->had_bytes != 0) {
+		add_refused(out, w, w->settings[0].fits ? &w->settings[0] : NULL);
+		return;
+	}
 	strbuf_add_str(out, choice->card_bytes != 0 ? "On a card of " : "With at most ");
 	strbuf_add_size(out, choice->card_bytes != 0 ? choice->card_bytes
 			     : own_limit	     ? w->own_limit_bytes
@@ -155,7 +182,7 @@ static void add_notes(struct strbuf *out, const struct what_if *w)
 			out,
 			" look like workspaces of cuDNN, which takes less when memory is short: the program may fit although this says that it does not.\n");
 	}
-	if (w->history->fraction <= 0 && w->program.ends_refused)
+	if (w->history->fraction <= 0 && w->program.ends_refused && w->had_bytes == 0)
 		strbuf_add_str(out, "The record ends with a request that was refused.\n");
 }
 

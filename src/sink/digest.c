@@ -223,9 +223,9 @@ void digest_take(struct digest *out, const struct report *report)
 
 void digest_fini(struct digest *digest)
 {
-	struct strbuf *texts[] = {&digest->not_judged,	&digest->oom,	      &digest->gaps,
-				  &digest->inefficient, &digest->watched,     &digest->losses,
-				  &digest->json,	&digest->devices_held};
+	struct strbuf *texts[] = {&digest->not_judged,	&digest->oom,	       &digest->gaps,
+				  &digest->inefficient, &digest->watched,      &digest->losses,
+				  &digest->json,	&digest->devices_held, &digest->what_if};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(texts); i++)

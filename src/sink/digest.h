@@ -64,6 +64,7 @@ struct digest {
 	/* Whole lines. */
 	struct strbuf not_judged;   /* why nothing was judged */
 	struct strbuf oom;	    /* what happened when memory ran out */
+	struct strbuf what_if;	    /* what other settings would do */
 	struct strbuf devices_held; /* what each GPU held, a line each */
 	struct strbuf gaps;	    /* fluctuation of pools, the compatible table */
 	struct strbuf inefficient;  /* memory that could be saved */

@@ -437,6 +437,8 @@ void page_process(struct page *page, const struct screen *screen, const struct d
 		part->apart = true;
 		part->severity = SEVERITY_ERROR;
 		screen_wrap(strbuf_str(&digest->oom), 2, &part->text);
+		if (digest->oom_count > 0)
+			screen_wrap(strbuf_str(&digest->what_if), 2, &part->text);
 	}
 	/* Memory that was overwritten is what the user looks for. */
 	if (digest->overwritten)
@@ -447,6 +449,9 @@ void page_process(struct page *page, const struct screen *screen, const struct d
 		/* Where memory ran out, what was held then has been said. */
 		if (digest->oom_count == 0)
 			page_peak(page, digest, room->holders);
+		if (digest->oom_count == 0)
+			add_lines(page, WORTH_ASKED, "what other settings would save", 2,
+				  &digest->what_if);
 		page_pools(page, digest, alone ? room->pools : 0);
 		add_lines(page, WORTH_DEVICE, "memory of each GPU", 2, &digest->devices_held);
 		page_notes(page, digest);

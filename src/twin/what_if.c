@@ -346,6 +346,8 @@ static int play_limited(struct what_if *w, const struct twin_conditions *conditi
 				&w->release, w->history->fraction, choice->card_bytes);
 		if (choice->card_bytes != 0)
 			plays.all[i].conditions.capacity_bytes = w->available_bytes;
+		else if (w->had_bytes != 0)
+			plays.all[i].conditions.capacity_bytes = w->had_bytes;
 	}
 	if (status == 0)
 		status = play_all(&w->program, plays.all, plays.count);
@@ -355,8 +357,32 @@ static int play_limited(struct what_if *w, const struct twin_conditions *conditi
 		plays.owners[i]->fits = result->refused_at == SIZE_MAX;
 		plays.owners[i]->oom_at = result->refused_at;
 		plays.owners[i]->oom_step = result->refused_step;
+		/* It reserved less when the request was refused than if it had been served. */
+		if (w->had_bytes != 0 && strcmp(plays.owners[i]->text, w->history->settings) == 0)
+			plays.owners[i]->low = plays.owners[i]->high = w->had_bytes;
 	}
 	setting_plays_free(&plays);
+	return status;
+}
+
+/*
+ * A record that ends with a refused request has no peak to compare with: what matters is which settings serve that request from what the
+ * pool had. That is known to have been there, so a setting that fits into it is sure to. The run's own settings must not.
+ */
+static int find_had(struct what_if *w)
+{
+	struct twin_conditions c = what_if_conditions(w);
+	struct mscope_error ignored = {0};
+	struct program_result result;
+	int status;
+
+	if (!w->program.ends_refused || w->other_release ||
+	    twin_settings_parse(w->history->settings, &w->release, &c.settings, &ignored) != 0)
+		return 0;
+	c.capacity_bytes = w->reserved_peak;
+	status = program_play(&w->program, &c, PROGRAM_AS_RECORDED, true, &result);
+	if (status == 0 && result.refused_at == w->program.sources[w->program.event_count - 1])
+		w->had_bytes = w->reserved_peak;
 	return status;
 }
 
@@ -366,6 +392,8 @@ static int best_first(const void *a, const void *b)
 
 	if ((x->refused[0] != '\0') != (y->refused[0] != '\0'))
 		return x->refused[0] != '\0' ? 1 : -1;
+	if (x->first != y->first)
+		return x->first ? -1 : 1;
 	if (x->high != y->high)
 		return x->high < y->high ? -1 : 1;
 	return strlen(x->text) < strlen(y->text) ? -1 : strlen(x->text) > strlen(y->text);
@@ -424,10 +452,15 @@ static int answer_settings(struct what_if *w, const struct what_if_choice *choic
 	w->own_limit_bytes = what_if_conditions(w).limit_bytes;
 	w->limited = choice->limit_bytes != 0 || choice->card_bytes != 0 ||
 		     w->own_limit_bytes != UINT64_MAX;
+	if (status == 0 && !w->limited)
+		status = find_had(w);
+	w->limited = w->limited || w->had_bytes != 0;
 	w->available_bytes = less_u64(choice->card_bytes, w->history->outside_bytes);
 	if (status == 0 && w->limited)
 		status = play_limited(w, conditions, choice);
 	free(conditions);
+	for (size_t i = 0; i < w->setting_count; i++)
+		w->settings[i].first = w->had_bytes != 0 && w->settings[i].fits;
 	if (status == 0)
 		qsort(w->settings, w->setting_count, sizeof(*w->settings), best_first);
 	return status;

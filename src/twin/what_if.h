@@ -25,7 +25,8 @@ struct what_if_setting {
 	uint64_t reserved_peak;
 	uint64_t low, high;
 	uint64_t retries;
-	bool fits;     /* only with a limit or a card */
+	bool fits;     /* only where the answer is limited */
+	bool first;    /* it serves the request that was refused: before those that do not */
 	size_t oom_at; /* event of the record, from 1; 0: older than it; SIZE_MAX: none */
 	uint32_t oom_step;
 };
@@ -42,8 +43,10 @@ struct what_if {
 	uint64_t reserved_peak, in_use_peak, requested_peak; /* of the record */
 	uint64_t workspace_bytes; /* the largest request that looks like a workspace of cuDNN */
 	bool waits;		  /* frees waited for other streams: figures are ranges */
-	bool limited;		  /* by the choice, or by the run's own memory fraction */
+	bool limited; /* by the choice, the run's own memory fraction, or what it had when a request was refused */
 	uint64_t own_limit_bytes; /* what the memory fraction allows; UINT64_MAX: there is none */
+	/* The record ends with a refused request and no limit is asked about: what the pool had at most is the limit. Else 0. */
+	uint64_t had_bytes;
 	uint64_t available_bytes; /* with a card: what is left for the pool there */
 	char refusal[400];	  /* why there is no answer; "": there is one */
 };

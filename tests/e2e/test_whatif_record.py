@@ -39,23 +39,29 @@ def pool_calls(targets, tmp_path_factory):
     """Directory of the libraries of the stand-in."""
     place = tmp_path_factory.mktemp("calls")
     flags = ["c++", "-std=c++17", "-O0", "-w", "-pthread", "-fPIC", "-shared", f"-L{place}", f"-L{targets}", f"-Wl,-rpath-link,{targets}"]
-    for name, libraries in (("libc10_cuda", ["-lc10"]), ("libtorch_cuda", ["-lc10_cuda"]), ("libpool_calls", ["-ltorch_cuda", "-lc10_cuda"])):
+    for name, libraries in (("libc10_cuda", ["-lc10"]), ("libtorch_cuda", ["-lc10_cuda"]), ("libpool_calls", ["-ltorch_cuda", "-lc10_cuda", "-lc10"])):
         source = SOURCES / f"{name.replace('libpool', 'pool')}.cpp"
         subprocess.run([*flags, source, "-o", place / f"{name}.so", *libraries, "-ldl"], check=True)
     return place
 
 
 @pytest.fixture
-def record(msmemscope, pool_calls, targets, out):
-    """record(script, env): the project of a script that uses the stand-in."""
+def launch(msmemscope, pool_calls, targets, out):
+    """launch(script, env): the run of a script that uses the stand-in."""
     def run(script, env=None):
         path = out / "script.py"
         path.write_text(START + script)
         return msmemscope("--", "/usr/bin/python3", path, output=out / "results",
                           env={"LD_LIBRARY_PATH": f"{pool_calls}:{targets}", "PYTHONPATH": str(SOURCES / "python"), "CUPTI_LIBRARY": "/nonexistent",
-                               "TRUTH": "/dev/null", **(env or {})}).check().project()
+                               "TRUTH": "/dev/null", **(env or {})}).check()
 
     return run
+
+
+@pytest.fixture
+def record(launch):
+    """record(script, env): its project."""
+    return lambda script, env=None: launch(script, env).project()
 
 
 @pytest.fixture
@@ -156,3 +162,37 @@ def test_a_run_that_starts_in_the_middle_is_replayed_from_its_segments(pool_call
     # 12, 14 and 40 MiB are there, 16 and 20 come out of the 40, and 30 fit nowhere.
     assert pool["reserved_peak"] == (12 + 14 + 40 + 30) * MIB
     assert {"", "expandable_segments:True"} == set(peaks(pool))
+
+
+# 42 of 80 MiB are in use, and the largest free piece has 28 MiB.
+FRAGMENTED = """
+torch.cuda.init()
+first, second = request(40 * M), request(40 * M)
+free(first)
+free(second)
+kept = request(12 * M), request(30 * M)
+torch._C.refuse(SIZE * M, 42 * M, 80 * M)
+"""
+
+
+@pytest.mark.parametrize("size, line, fits", [
+    (35, "With expandable_segments:True the pool would hold 80.0 MiB here, and this request fits.", True),
+    (60, "No allocator setting that was tried on the record serves this request.", False)])
+def test_an_out_of_memory_says_which_setting_serves_the_request(msmemscope, launch, whatif, size, line, fits):
+    run = launch(FRAGMENTED.replace("SIZE", str(size)))
+    project = run.project().path
+    settings = {setting["set"]: setting["fits"] for setting in whatif(project)["settings"]}
+    assert settings["expandable_segments:True"] is fits and settings[""] is False
+    text = msmemscope("whatif", project, output=False).stdout
+    assert "do not set this" not in text and f"The record ends with a request of {size}.0 MiB that was refused." in text
+    for screen in (run.stderr, msmemscope("report", "--text", project, output=False).check().stdout):
+        assert line in screen.splitlines()
+        assert ("  export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in screen.splitlines()) is fits
+
+
+def test_a_run_that_reserves_far_more_than_it_uses_says_what_would_save(msmemscope, launch):
+    run = launch("torch.cuda.init()\nfree(request(2048 * M))\nkept = request(512 * M), request(1844 * M)\nfree(kept[0])\nfree(kept[1])\n")
+    said = ("\nWith expandable_segments:True the pool would hold at most 2.3 GiB instead of 3.8 GiB.\n"
+            "  export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n")
+    for screen in (run.stderr, msmemscope("report", "--text", run.project().path, output=False).check().stdout):
+        assert said in screen

@@ -13,6 +13,11 @@ namespace at { namespace cuda { namespace detail {
 const int &getDefaultCUDAGenerator(int8_t device);
 }}}
 
+struct c10_device {
+	int8_t type, index;
+};
+extern "C" void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t, size_t, size_t, c10_device);
+
 static uint64_t next;
 
 static uint64_t take(uint64_t bytes)
@@ -37,4 +42,9 @@ extern "C" PUBLIC void *calls_malloc(uint64_t bytes, uint64_t stream)
 extern "C" PUBLIC void calls_free(void *block)
 {
 	c10::cuda::CUDACachingAllocator::allocator.load()->free(block, false);
+}
+/* What PyTorch tells c10 when a request stays refused. */
+extern "C" PUBLIC void calls_refuse(uint64_t bytes, uint64_t allocated, uint64_t reserved)
+{
+	_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE((int64_t)bytes, allocated, reserved, c10_device{1, 0});
 }

@@ -7,6 +7,7 @@ _pool = ctypes.CDLL("libpool_calls.so")
 _pool.calls_malloc.restype = ctypes.c_void_p
 _pool.calls_malloc.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
 _pool.calls_free.argtypes = [ctypes.c_void_p]
+_pool.calls_refuse.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64]
 
 
 def _cuda_init():
@@ -49,3 +50,8 @@ def request(bytes_, stream=0):
 def free(block):
     del live[block]
     _pool.calls_free(block)
+
+
+def refuse(bytes_, allocated, reserved):
+    """A request that the pool refuses for good."""
+    _pool.calls_refuse(bytes_, allocated, reserved)
