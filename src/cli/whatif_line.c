@@ -12,6 +12,7 @@
 #define BEYOND_SHARE  0.10		  /* of what is reserved */
 #define SAVING_LEAST  0.05		  /* of what is reserved: worth a line */
 #define EXPORT_PREFIX "export PYTORCH_CUDA_ALLOC_CONF="
+#define NOTHING_HELPS "No allocator setting that was tried on the record serves this request.\n"
 
 /* The last request that was refused, if settings of the pool can matter to it. */
 static const struct finding_oom *refused(const struct digest *digest)
@@ -59,8 +60,7 @@ static void say_refused(const struct what_if *w, struct strbuf *out)
 		    !is_own(w, &w->settings[i]))
 			helps = &w->settings[i];
 	if (helps == NULL) {
-		strbuf_add_str(out, "No allocator setting that was tried on the record serves this "
-				    "request.\n");
+		strbuf_add_str(out, NOTHING_HELPS);
 		return;
 	}
 	strbuf_addf(out, "With %s the pool would hold ", helps->text);
