@@ -377,9 +377,9 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 		analyses_text_of(analyses, (enum analysis_id)i, view, out);
 }
 
-bool analysis_is_long(enum analysis_id id)
+const struct analysis *analysis_of(enum analysis_id id)
 {
-	return table[id]->long_json;
+	return table[id];
 }
 
 void analyses_json_of(struct analyses *analyses, enum analysis_id id,

@@ -59,6 +59,13 @@ struct analysis {
 	int (*judge)(const void *state, struct replay *replay, struct findings *out);
 	/* Its JSON has an entry for each block or call site: only for who asks for all. */
 	bool long_json;
+	/* What its part of the screen and of the page is called; NULL: it has none, or renderers know it by its kinds of findings. */
+	const char *section;
+	bool own_view; /* the page has a view of it, and no part */
+	/* `analyze WORD` answers with what it found, and with `nothing` if that is nothing; NULL: it answers no word. */
+	const char *word;
+	const char *nothing;
+	bool by_steps; /* --steps chooses */
 	/* At the end. Text: whole lines, or nothing. JSON: one value, under `name`. 0 or -ENOMEM. */
 	int (*text)(void *state, const struct analysis_view *view, struct strbuf *out);
 	int (*json)(void *state, const struct analysis_view *view, struct json *json);
@@ -129,8 +136,8 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 void analyses_text_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct strbuf *out);
 
-/* Whether its JSON has an entry for each block or call site. */
-bool analysis_is_long(enum analysis_id id);
+/* What is known of one of them. */
+const struct analysis *analysis_of(enum analysis_id id);
 
 /* The value of one of them, under its key; nothing if it was not asked for. */
 void analyses_json_of(struct analyses *analyses, enum analysis_id id,

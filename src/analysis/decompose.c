@@ -466,6 +466,8 @@ int decompose_prepare(struct decompose *d, struct replay *replay)
 
 const struct analysis analysis_decompose = {
 	.name = "decompose",
+	.word = "decompose",
+	.nothing = "No memory was in use.\n",
 	.bits = SESSION_DECOMPOSE,
 	.state_bytes = sizeof(struct decompose),
 	.rows = 1u << ROW_SNAPSHOT,

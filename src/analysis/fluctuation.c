@@ -312,6 +312,8 @@ static void fluctuation_fini(void *state)
 
 const struct analysis analysis_fluctuation = {
 	.name = "fluctuation",
+	.word = "leaks",
+	.nothing = "",
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct fluctuation),
 	.blocks_in_step = 1u << BLOCK_ADDED | 1u << BLOCK_REMOVED | 1u << BLOCK_SHOWN,

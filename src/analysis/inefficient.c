@@ -595,6 +595,10 @@ void inefficient_fini(void *state)
 
 const struct analysis analysis_inefficient = {
 	.name = "inefficient",
+	.section = "inefficient memory",
+	.own_view = true,
+	.word = "inefficient",
+	.nothing = "No block was allocated too early, freed too late or idle for long.\n",
 	.bits = SESSION_INEFFICIENT,
 	.state_bytes = sizeof(struct inefficient),
 	.rows = 1u << ROW_MALLOC | 1u << ROW_FREE | 1u << ROW_READ | 1u << ROW_WRITE |

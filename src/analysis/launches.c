@@ -807,6 +807,9 @@ static int launches_json(void *state, const struct analysis_view *view, struct j
 
 const struct analysis analysis_launches = {
 	.name = "launches",
+	.word = "launches",
+	.nothing = "",
+	.by_steps = true,
 	.bits = SESSION_LAUNCHES,
 	.state_bytes = sizeof(struct launches_state),
 	.rows = 1u << ROW_MALLOC | 1u << ROW_FREE | 1u << ROW_ATEN_START | 1u << ROW_ATEN_END |

@@ -781,6 +781,8 @@ static void leaks_fini(void *state)
 
 const struct analysis analysis_leaks = {
 	.name = "leaks",
+	.word = "leaks",
+	.nothing = "Nothing to judge: the run has no allocations and frees.\n",
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct leaks),
 	.rows = 1u << ROW_START_TRACE,

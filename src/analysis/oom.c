@@ -931,6 +931,8 @@ static void fini(void *arg)
 
 const struct analysis analysis_oom = {
 	.name = "oom",
+	.word = "oom",
+	.nothing = "No out-of-memory error in this run.\n",
 	.bits = SESSION_OOM,
 	.always = true,
 	.state_bytes = sizeof(struct oom_state),

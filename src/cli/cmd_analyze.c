@@ -28,47 +28,19 @@
 
 #define OOM_TOP 10u
 
-/* What can be asked. */
+/* The word that no analysis answers: what was watched is in the rows. */
+#define WATCH "watch"
+
+/* What is asked: a word, and the analyses that answer it. */
 struct question {
 	const char *word;
 	uint32_t analysis; /* bits of enum session_analysis */
-	enum analysis_id answers[2];
+	enum analysis_id answers[ANALYSES];
 	size_t answer_count;
 	bool by_steps;	     /* --steps chooses */
+	bool by_marks;	     /* the same word with --mark */
 	const char *nothing; /* the answer when there is none */
 };
-
-static const struct question questions[] = {
-	{"leaks",
-	 SESSION_LEAKS,
-	 {ANALYSIS_ID_leaks, ANALYSIS_ID_fluctuation},
-	 2,
-	 false,
-	 "Nothing to judge: the run has no allocations and frees.\n"},
-	{"launches", SESSION_LAUNCHES, {ANALYSIS_ID_launches}, 1, true, ""},
-	{"inefficient",
-	 SESSION_INEFFICIENT,
-	 {ANALYSIS_ID_inefficient},
-	 1,
-	 false,
-	 "No block was allocated too early, freed too late or idle for long.\n"},
-	{"decompose",
-	 SESSION_DECOMPOSE,
-	 {ANALYSIS_ID_decompose},
-	 1,
-	 false,
-	 "No memory was in use.\n"},
-	{"watch",
-	 0,
-	 {0},
-	 0,
-	 false,
-	 "Nothing was watched; record with --watch or watcher.watch().\n"},
-	{"oom", SESSION_OOM, {ANALYSIS_ID_oom}, 1, false, "No out-of-memory error in this run.\n"},
-};
-
-/* The same word with --mark. */
-static const struct question by_marks = {"leaks", SESSION_MARKS, {ANALYSIS_ID_marks}, 1, false, ""};
 
 /* A block with the column of its MALLOC row that says how it was not used well. */
 struct wasted {
@@ -78,7 +50,7 @@ struct wasted {
 
 struct analyze {
 	const struct options *options;
-	const struct question *question;
+	struct question question;
 	struct json json;
 	struct strbuf text;
 	uint32_t reported;
@@ -92,7 +64,7 @@ struct analyze {
 
 static bool wants_blocks(const struct analyze *analyze)
 {
-	return analyze->question->analysis == SESSION_INEFFICIENT && analyze->options->json &&
+	return analyze->question.analysis == SESSION_INEFFICIENT && analyze->options->json &&
 	       analyze->options->all;
 }
 
@@ -145,7 +117,7 @@ static void choose(const struct analyze *analyze, struct replay_choice devices,
  */
 static bool needs_facts(const struct analyze *analyze, const struct pass *pass)
 {
-	bool by_rows = (analyze->question->analysis & (SESSION_MARKS | SESSION_LAUNCHES)) != 0;
+	bool by_rows = (analyze->question.analysis & (SESSION_MARKS | SESSION_LAUNCHES)) != 0;
 
 	return wants_blocks(analyze) || analyze->options->steps.count > 0 ||
 	       (by_rows && replay_totals(pass->replay)->oddities.undone_frees > 0);
@@ -189,7 +161,7 @@ static void json_wasted(struct analyze *analyze, const struct replay *replay)
 
 static void add_json(struct analyze *analyze, const struct report *report)
 {
-	const struct question *question = analyze->question;
+	const struct question *question = &analyze->question;
 	struct findings found = {0};
 	struct report judged = *report;
 	struct analysis_view view;
@@ -210,7 +182,7 @@ static void add_json(struct analyze *analyze, const struct report *report)
 
 static void add_text(struct analyze *analyze, const struct report *report)
 {
-	const struct question *question = analyze->question;
+	const struct question *question = &analyze->question;
 	const struct run *run = replay_run(report->replay);
 	struct findings found = {0};
 	struct analysis_view view = report_view(report, report_judged(report, &found));
@@ -241,8 +213,7 @@ static int exit_code_of(const struct analyze *analyze, const struct pass *pass,
 	if (report_is_damaged(report) || analyze->input->unfinished)
 		return MSCOPE_EXIT_DAMAGED;
 	/* The marks that were named are not there: no answer. */
-	if (analyze->question == &by_marks &&
-	    marks_count(&pass->analyses, pass->replay).judged == 0)
+	if (analyze->question.by_marks && marks_count(&pass->analyses, pass->replay).judged == 0)
 		return MSCOPE_EXIT_FAILED;
 	return MSCOPE_EXIT_OK;
 }
@@ -270,9 +241,9 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 	struct pass_setup setup = {
 		.run = input->run,
 		.elves = &elves,
-		.analysis = analyze->question->analysis,
+		.analysis = analyze->question.analysis,
 		.steps_matter = options->steps.count > 0,
-		.oom_top = analyze->question->analysis & SESSION_OOM ? OOM_TOP : 0,
+		.oom_top = analyze->question.analysis & SESSION_OOM ? OOM_TOP : 0,
 		.facts_directory = io_scratch(),
 	};
 	struct report report = {
@@ -346,37 +317,69 @@ static int ask(void *arg, const char *word, uint32_t pid, struct reading_process
 
 /* ---- the line ---- */
 
-static const struct question *question_of(const struct options *options)
+static void add_answer(struct question *question, enum analysis_id id)
+{
+	const struct analysis *analysis = analysis_of(id);
+
+	if (question->answer_count == 0)
+		question->nothing = analysis->nothing;
+	question->answers[question->answer_count++] = id;
+	question->analysis |= analysis->bits;
+	question->by_steps |= analysis->by_steps;
+}
+
+/* False: nothing answers the word. */
+static bool take_question(const struct options *options, struct question *out)
 {
 	size_t i;
 
-	for (i = 0; i < MSCOPE_COUNT(questions); i++) {
-		if (strcmp(options->argv[1], questions[i].word) == 0)
-			return i == 0 && options->mark != NULL ? &by_marks : &questions[i];
+	*out = (struct question){.word = options->argv[1]};
+	if (strcmp(out->word, WATCH) == 0) {
+		out->nothing = "Nothing was watched; record with --watch or watcher.watch().\n";
+		return true;
 	}
-	return NULL;
+	if (options->mark != NULL && strcmp(out->word, analysis_of(ANALYSIS_ID_leaks)->word) == 0) {
+		add_answer(out, ANALYSIS_ID_marks);
+		out->by_marks = true;
+		return true;
+	}
+	for (i = 0; i < ANALYSES; i++) {
+		const char *word = analysis_of((enum analysis_id)i)->word;
+
+		if (word != NULL && strcmp(word, out->word) == 0)
+			add_answer(out, (enum analysis_id)i);
+	}
+	return out->answer_count > 0;
 }
 
 static void tell_unknown(const char *word)
 {
 	struct nearest nearest = nearest_to(word, strlen(word));
 	struct strbuf text = {0};
+	const char *last = "";
 	size_t i;
 
-	for (i = 0; i < MSCOPE_COUNT(questions); i++) {
-		nearest_offer(&nearest, questions[i].word);
-		strbuf_addf(&text, "%s%s", i == 0 ? "" : ", ", questions[i].word);
+	for (i = 0; i < ANALYSES; i++) {
+		const char *known = analysis_of((enum analysis_id)i)->word;
+
+		/* Those that answer one word follow each other. */
+		if (known == NULL || strcmp(known, last) == 0)
+			continue;
+		nearest_offer(&nearest, known);
+		strbuf_addf(&text, "%s, ", known);
+		last = known;
 	}
+	nearest_offer(&nearest, WATCH);
 	if (nearest.best != NULL)
 		cli_say("analyze does not know '%s'; did you mean %s?", word, nearest.best);
 	else
-		cli_say("analyze does not know '%s'; usage: msmemscope analyze WHAT RUN, WHAT is one of %s",
+		cli_say("analyze does not know '%s'; usage: msmemscope analyze WHAT RUN, WHAT is one of %s" WATCH,
 			word, strbuf_str(&text));
 	strbuf_fini(&text);
 }
 
 /* Whether what was asked fits together; says why not. */
-static bool is_sensible(const struct options *options, const struct question *question)
+static bool is_sensible(const struct options *options, struct question *question)
 {
 	static const struct {
 		enum option_id id;
@@ -387,19 +390,19 @@ static bool is_sensible(const struct options *options, const struct question *qu
 		       {OPTION_ID_start_index, true}};
 	size_t i;
 
-	if (question == NULL) {
+	if (!take_question(options, question)) {
 		tell_unknown(options->argv[1]);
 		return false;
 	}
 	for (i = 0; i < MSCOPE_COUNT(choices); i++) {
-		bool fits = choices[i].marks ? question == &by_marks
+		bool fits = choices[i].marks ? question->by_marks
 			    : choices[i].id == OPTION_ID_inefficient
 				    ? question->analysis == SESSION_INEFFICIENT
 				    : question->by_steps;
 
 		if (fits || !options_given(options, choices[i].id))
 			continue;
-		if (choices[i].id == OPTION_ID_start_index && question == &questions[0])
+		if (choices[i].id == OPTION_ID_start_index && question->analysis == SESSION_LEAKS)
 			cli_say("--start-index needs --mark");
 		else
 			cli_say("--%s does not apply to analyze %s", options_name(choices[i].id),
@@ -411,10 +414,10 @@ static bool is_sensible(const struct options *options, const struct question *qu
 
 int cmd_analyze(const struct options *options)
 {
-	struct analyze analyze = {.options = options, .question = question_of(options)};
+	struct analyze analyze = {.options = options};
 	int i, worst = MSCOPE_EXIT_OK;
 
-	if (!is_sensible(options, analyze.question))
+	if (!is_sensible(options, &analyze.question))
 		return MSCOPE_EXIT_USAGE;
 	if (options->json)
 		report_json_begin(&analyze.json, &analyze.text);

@@ -221,15 +221,26 @@ void digest_take(struct digest *out, const struct report *report)
 	site_notes(replay, &out->losses);
 }
 
+bool digest_has_section(const struct digest *digest)
+{
+	size_t i;
+
+	for (i = 0; i < ANALYSES && digest->sections[i].length == 0; i++)
+		;
+	return i < ANALYSES;
+}
+
 void digest_fini(struct digest *digest)
 {
-	struct strbuf *texts[] = {&digest->not_judged,	&digest->oom,	       &digest->gaps,
-				  &digest->inefficient, &digest->watched,      &digest->losses,
-				  &digest->json,	&digest->devices_held, &digest->what_if};
+	struct strbuf *texts[] = {&digest->not_judged,	 &digest->oom,	  &digest->gaps,
+				  &digest->watched,	 &digest->losses, &digest->json,
+				  &digest->devices_held, &digest->what_if};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(texts); i++)
 		strbuf_fini(texts[i]);
+	for (i = 0; i < ANALYSES; i++)
+		strbuf_fini(&digest->sections[i]);
 	if (digest->own != NULL)
 		findings_fini(digest->own);
 	free(digest->own);

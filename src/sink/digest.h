@@ -62,15 +62,15 @@ struct digest {
 	struct digest_device *devices; /* by number, those of the host not counted */
 	size_t device_count;
 	/* Whole lines. */
-	struct strbuf not_judged;   /* why nothing was judged */
-	struct strbuf oom;	    /* what happened when memory ran out */
-	struct strbuf what_if;	    /* what other settings would do */
-	struct strbuf devices_held; /* what each GPU held, a line each */
-	struct strbuf gaps;	    /* fluctuation of pools, the compatible table */
-	struct strbuf inefficient;  /* memory that could be saved */
-	struct strbuf watched;	    /* watched blocks */
-	bool overwritten;	    /* one of them changed, and nobody declared it */
-	struct strbuf losses;	    /* what was lost or is damaged, and notes */
+	struct strbuf not_judged;	  /* why nothing was judged */
+	struct strbuf oom;		  /* what happened when memory ran out */
+	struct strbuf what_if;		  /* what other settings would do */
+	struct strbuf devices_held;	  /* what each GPU held, a line each */
+	struct strbuf gaps;		  /* fluctuation of pools, the compatible table */
+	struct strbuf sections[ANALYSES]; /* of analyses that have a part of the screen */
+	struct strbuf watched;		  /* watched blocks */
+	bool overwritten;		  /* one of them changed, and nobody declared it */
+	struct strbuf losses;		  /* what was lost or is damaged, and notes */
 	uint32_t oom_count;
 	bool oom_asked;	 /* the analysis of it was named */
 	bool decomposed; /* owners were asked for */
@@ -86,6 +86,9 @@ void digest_take(struct digest *out, const struct report *report);
 /* The same without what was found: who it is, and how it ended. */
 void digest_identify(struct digest *out, const struct report *report);
 void digest_fini(struct digest *digest);
+
+/* Whether an analysis has something for its part of the screen. */
+bool digest_has_section(const struct digest *digest);
 
 /* "none", "ok", "suspect", "leak" or "oom", as the JSON document has it. */
 const char *digest_verdict_word(enum digest_verdict verdict);

@@ -104,6 +104,7 @@ static void take_held(struct digest *out, const struct report *report)
 void digest_take_findings(struct digest *out, const struct report *report)
 {
 	struct analysis_view view = {.replay = report->replay, .lines = TABLE, .frames = 1};
+	size_t i;
 
 	out->found = report->found;
 	if (out->found == NULL) {
@@ -121,5 +122,9 @@ void digest_take_findings(struct digest *out, const struct report *report)
 	take_held(out, report);
 	if (report->analyses->bits & SESSION_LEAKS)
 		analyses_text_of(report->analyses, ANALYSIS_ID_fluctuation, &view, &out->gaps);
-	analyses_text_of(report->analyses, ANALYSIS_ID_inefficient, &view, &out->inefficient);
+	for (i = 0; i < ANALYSES; i++) {
+		if (analysis_of((enum analysis_id)i)->section != NULL)
+			analyses_text_of(report->analyses, (enum analysis_id)i, &view,
+					 &out->sections[i]);
+	}
 }

@@ -316,7 +316,7 @@ static void json_analyses(const struct report *report, const struct findings *fo
 	int i;
 
 	for (i = 0; i < ANALYSES && report->analyses != NULL; i++) {
-		if (report->shown.all || !analysis_is_long((enum analysis_id)i))
+		if (report->shown.all || !analysis_of((enum analysis_id)i)->long_json)
 			analyses_json_of(report->analyses, (enum analysis_id)i, &view, json);
 	}
 }

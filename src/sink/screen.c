@@ -252,7 +252,7 @@ static bool has_finding(const struct digest *digest)
 
 	return (found != NULL && found->judgement.leaks + found->judgement.suspects > 0) ||
 	       (digest->oom_count > 0 && digest->oom_asked) || digest->watched.length > 0 ||
-	       digest->inefficient.length > 0 || digest->decomposed;
+	       digest_has_section(digest) || digest->decomposed;
 }
 
 /* All parts, with lists of this length. */

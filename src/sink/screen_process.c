@@ -300,12 +300,18 @@ static void page_watched(struct page *page, const struct digest *digest)
 
 static void page_asked(struct page *page, const struct digest *digest)
 {
-	struct part *part;
+	size_t i;
 
 	page_classes(page, digest);
-	part = page_add(page, WORTH_ASKED - 1, "inefficient memory");
-	part->apart = true;
-	strbuf_add_str(&part->text, strbuf_str(&digest->inefficient));
+	for (i = 0; i < ANALYSES; i++) {
+		struct part *part;
+
+		if (digest->sections[i].length == 0)
+			continue;
+		part = page_add(page, WORTH_ASKED - 1, analysis_of((enum analysis_id)i)->section);
+		part->apart = true;
+		strbuf_add_str(&part->text, strbuf_str(&digest->sections[i]));
+	}
 	if (!digest->overwritten)
 		page_watched(page, digest);
 }

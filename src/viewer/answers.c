@@ -18,6 +18,7 @@
 #define CHANGES_SHOWN 100u /* of watched memory */
 #define CHANGES_BRIEF 3u
 #define WASTE_LINES   20u
+#define SECTION_LINES 6u
 #define STEPS_SHOWN   10000u /* that a summary has */
 #define LEAKS_BRIEF   3u
 
@@ -197,6 +198,35 @@ static void say_ranges(const struct model *model, bool brief, struct json *json)
 	json_end(json);
 }
 
+/* Analyses that have a part of the page, as they say it in texts. */
+static void say_sections(struct model *model, struct json *json)
+{
+	const struct analysis_view view = {.replay = model->pass.replay,
+					   .lines = SECTION_LINES,
+					   .frames = 1,
+					   .found = model_findings(model)};
+	struct strbuf text = {0};
+	size_t i;
+
+	json_array(json, "sections");
+	for (i = 0; i < ANALYSES && view.found != NULL; i++) {
+		const struct analysis *analysis = analysis_of((enum analysis_id)i);
+
+		strbuf_reset(&text);
+		if (analysis->section != NULL && !analysis->own_view)
+			analyses_text_of(&model->pass.analyses, (enum analysis_id)i, &view, &text);
+		if (text.length == 0)
+			continue;
+		json_object(json, NULL);
+		json_string(json, "name", analysis->name);
+		json_string(json, "title", analysis->section);
+		json_string(json, "text", strbuf_str(&text));
+		json_end(json);
+	}
+	json_end(json);
+	strbuf_fini(&text);
+}
+
 void answer_summary(struct model *model, const struct question *question, struct json *json)
 {
 	const struct run *run = model->input.run;
@@ -228,6 +258,7 @@ void answer_summary(struct model *model, const struct question *question, struct
 	say_ranges(model, question->brief, json);
 	say_findings(model, question->brief, json);
 	say_ooms(model, question->brief, json);
+	say_sections(model, json);
 	if (model->complete)
 		report_watch_findings(model->pass.replay,
 				      question->brief ? CHANGES_BRIEF : CHANGES_SHOWN, json);

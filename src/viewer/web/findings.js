@@ -30,6 +30,9 @@ function findings() {
     list.push({ kind: "waste", level: "warn", title: `Wasted ${bytes(place.saved_bytes)}: ${placeName(place.text)}`, text: `${place.inefficient_type.replaceAll("_", " ")}; ${place.blocks.toLocaleString("en")} blocks. Without it the peak is ${bytes(place.saved_bytes)} lower.`,
       go: () => change({ tab: "blocks", block: String(place.first_allocation_id) }) });
   }
+  for (const one of run.sections ?? []) {
+    list.push({ kind: "section", level: "", title: one.title[0].toUpperCase() + one.title.slice(1), text: one.text, go: () => {} });
+  }
   return list;
 }
 
