@@ -26,11 +26,11 @@ static uint64_t size_class(uint64_t bytes)
 	return bits < LEAST_CLASS ? LEAST_CLASS : bits;
 }
 
-static uint64_t owner_bits(const struct model *model, const struct model_block *block)
+static uint64_t owner_bits(struct model *model, const struct model_block *block)
 {
 	return replay_owner_shown(model->pass.replay, block->owner)[0] == '\0'
 		       ? 0
-		       : (uint64_t)(block->owner & OWNER_MASK) << OWNER_AT;
+		       : (uint64_t)(model_owner(model, block->owner) & OWNER_MASK) << OWNER_AT;
 }
 
 uint64_t group_key(struct model *model, const struct model_block *block, enum answer_by by)
@@ -38,7 +38,7 @@ uint64_t group_key(struct model *model, const struct model_block *block, enum an
 	uint64_t owner = by == BY_PLACE ? owner_bits(model, block) : 0;
 
 	if (by == BY_OWNER)
-		return block->owner;
+		return model_owner(model, block->owner);
 	if (block->outside && (by == BY_PLACE || block->stack == 0))
 		return WITHOUT_STACK | NOT_RECORDED | owner;
 	if (block->stack == 0)

@@ -330,6 +330,8 @@ void model_close(struct model *model)
 	free(model->sites);
 	free(model->places);
 	map_fini(&model->place_names);
+	map_fini(&model->owners);
+	map_fini(&model->owner_texts);
 	leaks_findings_free(model->leaks);
 	findings_fini(&model->findings);
 	spool_fini(&model->blocks);
@@ -405,6 +407,24 @@ uint32_t model_step(const struct model *model, uint64_t time_ns)
 			high = middle;
 	}
 	return low == 0 ? 0 : model->steps[low - 1].number;
+}
+
+uint32_t model_owner(struct model *model, uint32_t owner)
+{
+	struct map_key number = {owner, 0}, text = {0, 0};
+	const uint64_t *known = map_get(&model->owners, number);
+	uint64_t first = owner;
+
+	if (owner == 0 || known != NULL)
+		return owner == 0 ? 0 : (uint32_t)*known;
+	text.a = hash_text(replay_owner_text(model->pass.replay, owner));
+	known = map_get(&model->owner_texts, text);
+	if (known != NULL)
+		first = *known;
+	else
+		(void)map_put(&model->owner_texts, text, first);
+	(void)map_put(&model->owners, number, first);
+	return (uint32_t)first;
 }
 
 uint32_t model_place(struct model *model, uint32_t stack)

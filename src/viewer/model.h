@@ -104,6 +104,8 @@ struct model {
 	uint32_t *places;
 	size_t place_room;
 	struct map place_names;
+	/* Of each owner the first that reads the same: labels in another order, or of another thread, are owners of their own. */
+	struct map owners, owner_texts;
 	/* Of a run that is read to its end, made when first asked for. */
 	struct leaks_findings *leaks;
 	struct findings findings;
@@ -173,6 +175,9 @@ uint32_t model_step(const struct model *model, uint64_t time_ns);
 
 /* The place of a stack (findings/site.h); 0 without a stack. */
 uint32_t model_site(struct model *model, uint32_t stack);
+
+/* The owner that stands for all with the same text. */
+uint32_t model_owner(struct model *model, uint32_t owner);
 
 /* The first site whose name is the same: what a person takes for one call site. 0 without a stack. */
 uint32_t model_place(struct model *model, uint32_t stack);

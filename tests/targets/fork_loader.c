@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 		pid_t pid = fork();
 
 		if (pid == 0) {
-			alarm(5);
+			alarm(60);
 			(void)dl_iterate_phdr(nothing, NULL);
 			_exit(0);
 		}
