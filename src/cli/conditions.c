@@ -18,6 +18,19 @@ static void add_pool(const struct digest_pool *pool, struct strbuf *out)
 		    pool->device >= DEVICE_HOST ? "" : "device ", device);
 }
 
+/* Driver memory of a device that a framework's pool is on: most of it is what that pool cached, which differs from run to run. */
+static bool is_below_pool(const struct digest *digest, const struct digest_pool *pool)
+{
+	size_t i;
+
+	for (i = 0; i < digest->pool_count && pool_is_driver(pool->pool); i++) {
+		if (digest->pools[i].device == pool->device &&
+		    !pool_is_driver(digest->pools[i].pool))
+			return true;
+	}
+	return false;
+}
+
 static bool pool_meets(const struct option_conditions *conditions, const struct digest *digest,
 		       const struct digest_pool *pool, struct strbuf *out)
 {
@@ -26,6 +39,13 @@ static bool pool_meets(const struct option_conditions *conditions, const struct 
 		add_pool(pool, out);
 		strbuf_add_str(out, " was ");
 		strbuf_add_size(out, pool->peak_bytes);
+	} else if (conditions->requested_bytes > 0 &&
+		   pool->requested_peak_bytes > conditions->requested_bytes &&
+		   !is_below_pool(digest, pool)) {
+		strbuf_add_size(out, pool->requested_peak_bytes);
+		strbuf_add_str(out, " of ");
+		add_pool(pool, out);
+		strbuf_add_str(out, " were requested at once");
 	} else if (conditions->growth_bytes > 0 && pool->judged &&
 		   pool->growth_bytes > (double)conditions->growth_bytes) {
 		add_pool(pool, out);

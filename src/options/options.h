@@ -73,10 +73,11 @@ struct option_numbers {
 /* --fail-on: what makes a run fail. */
 struct option_conditions {
 	bool leak, suspect, oom;
-	uint64_t leak_bytes;   /* per step, of one leak at least; 0: no condition */
-	uint64_t peak_bytes;   /* 0: no condition */
-	uint64_t growth_bytes; /* per step, 0: no condition */
-	uint64_t full_steps;   /* until a device is full, 0: no condition */
+	uint64_t leak_bytes;	  /* per step, of one leak at least; 0: no condition */
+	uint64_t peak_bytes;	  /* 0: no condition */
+	uint64_t requested_bytes; /* asked for at once, 0: no condition */
+	uint64_t growth_bytes;	  /* per step, 0: no condition */
+	uint64_t full_steps;	  /* until a device is full, 0: no condition */
 };
 
 #define OPTION_WATCH_NAME_MAX 254 /* bytes */

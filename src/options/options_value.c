@@ -147,7 +147,7 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 	case OPTION_KIND_conditions:
 		strbuf_add_str(
 			sb,
-			"leak, suspect, oom, peak:SIZE, growth:SIZE/step, SIZE in bytes or with K, M, G or T");
+			"leak, suspect, oom, peak:SIZE, requested:SIZE, growth:SIZE/step, SIZE in bytes or with K, M, G or T");
 		break;
 	case OPTION_KIND_text:
 		strbuf_addf(sb, "a text in UTF-8 of at most %d bytes that is not blank",
@@ -567,6 +567,8 @@ static bool parse_condition(const struct option_row *row, const char *item, size
 		       condition_size(item, length, "oom-in:", "step", row->max,
 				      &out->full_steps) ||
 		       condition_size(item, length, "peak:", "", row->max, &out->peak_bytes) ||
+		       condition_size(item, length, "requested:", "", row->max,
+				      &out->requested_bytes) ||
 		       condition_size(item, length, "growth:", "/step", row->max,
 				      &out->growth_bytes);
 	return true;

@@ -67,6 +67,11 @@ uint64_t usage_reserved(const struct usage *usage)
 	return reserved > usage->live_bytes ? reserved : usage->live_bytes;
 }
 
+uint64_t usage_requested_peak(const struct usage *usage)
+{
+	return usage->requested_peak_bytes != 0 ? usage->requested_peak_bytes : usage->peak_bytes;
+}
+
 uint64_t usage_requested(const struct usage *usage)
 {
 	return usage->detailed_bytes == usage->live_bytes ? usage->requested_bytes : 0;

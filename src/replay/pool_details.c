@@ -58,6 +58,8 @@ void pool_details_count(const struct replay *replay, const struct block *block, 
 			bool more)
 {
 	usage->requested_bytes += more ? block->requested_bytes : -block->requested_bytes;
+	if (usage->requested_bytes > usage->requested_peak_bytes && more)
+		usage->requested_peak_bytes = usage->requested_bytes;
 	usage->detailed_bytes += more ? block->size_bytes : -block->size_bytes;
 	if (pool_place_is_private(replay_place(replay, block->place)))
 		usage->private_live_bytes += more ? block->size_bytes : -block->size_bytes;

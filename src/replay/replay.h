@@ -132,11 +132,12 @@ struct usage {
 	bool hidden;	 /* of a device that nothing asked for: the observer does not hear of it */
 	/* What follows is known where the pool tells. */
 	bool detailed;
-	bool private_unknown;	  /* it does not tell which are of private pools */
-	bool all_segments;	  /* it has told of every segment */
-	uint64_t detailed_bytes;  /* of live_bytes, blocks whose requested size is known */
-	uint64_t requested_bytes; /* what was asked for of them */
-	uint64_t waiting_bytes;	  /* freed by the program; other streams still use them */
+	bool private_unknown;	       /* it does not tell which are of private pools */
+	bool all_segments;	       /* it has told of every segment */
+	uint64_t detailed_bytes;       /* of live_bytes, blocks whose requested size is known */
+	uint64_t requested_bytes;      /* what was asked for of them */
+	uint64_t requested_peak_bytes; /* the most of it */
+	uint64_t waiting_bytes;	       /* freed by the program; other streams still use them */
 	uint64_t waiting_blocks;
 	uint64_t waiting_requested_bytes;
 	uint64_t segment_bytes;	     /* segments that are known */
@@ -493,6 +494,8 @@ uint64_t usage_reserved(const struct usage *usage);
 
 /* What was asked for of all that lives in a pool; 0: not known of all. */
 uint64_t usage_requested(const struct usage *usage);
+/* The most that was asked for at once. It does not depend on what the pool had cached; of pools that do not tell, the peak of their blocks. */
+uint64_t usage_requested_peak(const struct usage *usage);
 
 /* Whether a framework has a pool whose blocks are not recorded: memory of the driver may be its. */
 bool replay_has_unseen_pool(const struct replay *replay);

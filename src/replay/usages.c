@@ -383,7 +383,8 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 				    .waiting_bytes = usage->at_peak.waiting_bytes,
 				    .private_bytes = usage->at_peak.private_bytes,
 				    .driver_bytes = usage->at_peak.driver_bytes,
-				    .driver_kept_bytes = usage->at_peak.kept_bytes);
+				    .driver_kept_bytes = usage->at_peak.kept_bytes,
+				    .requested_peak_bytes = usage->requested_peak_bytes);
 	}
 	holdings_save(replay, cp);
 	for (i = 0; i < usages->driver_count; i++) {
@@ -477,5 +478,6 @@ int usages_load_kept_peak(struct replay *replay, const struct trace_event *event
 					     .private_bytes = kept.private_bytes,
 					     .driver_bytes = kept.driver_bytes,
 					     .kept_bytes = kept.driver_kept_bytes};
+	usage->requested_peak_bytes = kept.requested_peak_bytes;
 	return 0;
 }

@@ -132,6 +132,7 @@ static void take_pools(struct digest *out, const struct replay *replay)
 			.pool = usages[i].pool,
 			.device = usages[i].device,
 			.peak_bytes = usages[i].peak_bytes,
+			.requested_peak_bytes = usage_requested_peak(&usages[i]),
 			.end_bytes = end_bytes,
 			.end_blocks = end_blocks,
 		};

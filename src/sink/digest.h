@@ -28,9 +28,10 @@ struct digest_pool {
 	uint8_t pool;
 	uint32_t device;
 	uint64_t peak_bytes, end_bytes, end_blocks;
-	bool judged;	     /* the trend below is known */
-	double growth_bytes; /* per step by the pool's trend; below 0 it shrinks */
-	const char *trend;   /* "grows", "may be growing" or "steady"; not owned */
+	uint64_t requested_peak_bytes; /* see usage_requested_peak() */
+	bool judged;		       /* the trend below is known */
+	double growth_bytes;	       /* per step by the pool's trend; below 0 it shrinks */
+	const char *trend;	       /* "grows", "may be growing" or "steady"; not owned */
 };
 
 /* A device that it used. */

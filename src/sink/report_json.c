@@ -122,6 +122,7 @@ static void json_pools(const struct replay *replay, const struct findings *found
 		json_u64(json, "frees", usage->frees);
 		if (usage->detailed) {
 			json_u64(json, "requested_bytes", usage->requested_bytes);
+			json_u64(json, "requested_peak_bytes", usage->requested_peak_bytes);
 			json_u64(json, "waiting_bytes", usage->waiting_bytes);
 			json_u64(json, "segment_bytes", usage->segment_bytes);
 			json_u64(json, "private_pools_bytes", usage->private_bytes);

@@ -196,3 +196,25 @@ def test_a_run_that_reserves_far_more_than_it_uses_says_what_would_save(msmemsco
             "  export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n")
     for screen in (run.stderr, msmemscope("report", "--text", run.project().path, output=False).check().stdout):
         assert said in screen
+
+
+# 41 MB are asked for at once. What the pool had cached decides how large the blocks and segments are.
+CACHED = """
+torch.cuda.init()
+if CACHE:
+    free(request(36 * M))
+kept = [request(size) for size in (20_000_001, 11_000_000, 10_000_003)]
+for block in kept:
+    free(block)
+"""
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_what_was_requested_at_once_does_not_depend_on_the_cache(launch, msmemscope, cache):
+    project = launch(CACHED.replace("CACHE", str(cache))).project().path
+    info = json.loads(msmemscope("info", "--json", project, output=False).check().stdout)
+    [pool] = [pool for pool in info["processes"][0]["pools"] if pool["pool"] == "PTA"]
+    assert pool["requested_peak_bytes"] == 41_000_004 < pool["peak_bytes"]
+    assert msmemscope("info", "--fail-on=requested:41000004", project, output=False).returncode == 0
+    failed = msmemscope("info", "--fail-on=requested:41000003", project, output=False)
+    assert failed.returncode == 4 and "39.1 MiB of PTA on device 0 were requested at once" in failed.stderr
