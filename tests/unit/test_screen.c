@@ -128,7 +128,7 @@ static void make(struct digest *out, unsigned int number, unsigned int size)
 	add_lines(&out->oom, size % 7 == 0 ? size : 0, "OUT OF MEMORY");
 	add_lines(&out->not_judged, size % 4 == 3, "Leaks are not judged");
 	add_lines(&out->gaps, size, "Gap");
-	add_lines(&out->inefficient, size % 11 == 0 ? size : 0, "owner");
+	add_lines(&out->sections[ANALYSIS_ID_inefficient], size % 11 == 0 ? size : 0, "owner");
 	add_lines(&out->losses, size % 3 == 1 ? size : 0, "Not recorded:");
 	add_lines(&out->watched, size % 13 == 0 ? 4 : 0, "Watched:");
 	out->project = copy("results/msmemscope_1000_20260101000000_ascend");
@@ -334,7 +334,7 @@ static void what_has_no_room_is_left_out_whole_and_named(void **state)
 	add_places(&digest, 1, 12);
 	add_peak(&digest, 12);
 	add_lines(&digest.gaps, 6, "Gap");
-	add_lines(&digest.inefficient, 9, "waste");
+	add_lines(&digest.sections[ANALYSIS_ID_inefficient], 9, "waste");
 	screen_text(&screen, &text);
 	assert_in_range(check_rows(strbuf_str(&text)), 15, SCREEN_ROWS);
 	assert_null(strstr(strbuf_str(&text), "Gap"));
