@@ -56,7 +56,7 @@ static double mish_slope(double x)
 
 #define FORWARD(NAME, real)                                                                        \
 	MAP_REAL(NAME, real)                                                                       \
-	OPERATOR(NAME, (tensor, self), (tensor, out))                                              \
+	OPERATOR(NAME, (tensor, self), (result, out))                                              \
 	{                                                                                          \
 		MAP_1(&a->out, &a->self, real_##NAME, NULL, NULL);                                 \
 	}
@@ -67,7 +67,7 @@ static double mish_slope(double x)
 	}
 MAP_REAL(Sigmoid, sigmoid(x[0]))
 MAP_COMPLEX(Sigmoid, 1 / (1 + cexp(-x[0])))
-COMPLEX_OPERATOR(Sigmoid, (tensor, self), (tensor, out))
+COMPLEX_OPERATOR(Sigmoid, (tensor, self), (result, out))
 {
 	MAP_ANY_1(&a->out, &a->self, real_Sigmoid, NULL, complex_Sigmoid, NULL);
 }
@@ -85,20 +85,20 @@ FORWARD_IN_PLACE(Hardsigmoid)
 FORWARD(Hardswish, x[0] * fmin(fmax(x[0] + 3, 0), 6) / 6)
 FORWARD_IN_PLACE(Hardswish)
 
-OPERATOR(LogSigmoidForward, (tensor, self), (tensor, out), (tensor, buffer))
+OPERATOR(LogSigmoidForward, (tensor, self), (result, out), (result, buffer))
 {
 	MAP_1(&a->out, &a->self, real_LogSigmoid, NULL, NULL);
 }
 
 MAP_REAL(LogSigmoidBackward, x[0] * sigmoid(-x[1]))
-OPERATOR(LogSigmoidBackward, (tensor, grad), (tensor, self), (tensor, buffer), (tensor, out))
+OPERATOR(LogSigmoidBackward, (tensor, grad), (tensor, self), (tensor, buffer), (result, out))
 {
 	MAP_2(&a->out, &a->grad, &a->self, real_LogSigmoidBackward, NULL, NULL);
 }
 
 /* p[0] is beta, p[1] the threshold above which it is the input itself. */
 MAP_REAL(Softplus, x[0] * p[0] > p[1] ? x[0] : softplus(x[0] * p[0]) / p[0])
-OPERATOR(Softplus, (tensor, self), (scalar, beta), (scalar, threshold), (tensor, out))
+OPERATOR(Softplus, (tensor, self), (scalar, beta), (scalar, threshold), (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->beta, &a->threshold);
 
@@ -107,7 +107,7 @@ OPERATOR(Softplus, (tensor, self), (scalar, beta), (scalar, threshold), (tensor,
 
 MAP_REAL(SoftplusBackward, x[1] * p[0] > p[1] ? x[0] : x[0] * sigmoid(x[1] * p[0]))
 OPERATOR(SoftplusBackward, (tensor, grad), (tensor, self), (scalar, beta), (scalar, threshold),
-	 (tensor, out))
+	 (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->beta, &a->threshold);
 
@@ -123,7 +123,7 @@ static struct parameters elu_parameters(const struct scalar *alpha, const struct
 
 MAP_REAL(Elu, x[0] > 0 ? x[0] * p[1] : expm1(x[0] * p[2]) * p[0] * p[1])
 OPERATOR(Elu, (tensor, self), (scalar, alpha), (scalar, scale), (scalar, input_scale),
-	 (tensor, out))
+	 (result, out))
 {
 	struct parameters p = elu_parameters(&a->alpha, &a->scale, &a->input_scale);
 
@@ -140,7 +140,7 @@ OPERATOR(InplaceElu, (tensor, self), (scalar, alpha), (scalar, scale), (scalar, 
 MAP_REAL(EluBackward, x[0] * (x[1] > 0 ? p[1] : p[2] * p[0] * p[1] * exp(x[1] * p[2])))
 MAP_REAL(EluBackwardOfResult, x[0] * (x[1] > 0 ? p[1] : p[2] * (x[1] + p[0] * p[1])))
 OPERATOR(EluBackward, (tensor, grad), (scalar, alpha), (scalar, scale), (scalar, input_scale),
-	 (boolean, is_result), (tensor, self), (tensor, out))
+	 (boolean, is_result), (tensor, self), (result, out))
 {
 	struct parameters p = elu_parameters(&a->alpha, &a->scale, &a->input_scale);
 
@@ -150,7 +150,7 @@ OPERATOR(EluBackward, (tensor, grad), (scalar, alpha), (scalar, scale), (scalar,
 
 MAP_REAL(Relu, x[0] < 0 ? 0 : x[0])
 MAP_INTEGER(Relu, x[0] < 0 ? 0 : x[0])
-OPERATOR(Relu, (tensor, self), (tensor, out))
+OPERATOR(Relu, (tensor, self), (result, out))
 {
 	MAP_1(&a->out, &a->self, real_Relu, integer_Relu, NULL);
 }
@@ -162,14 +162,14 @@ OPERATOR(InplaceRelu, (tensor, self))
 /* x[0] is the gradient of the output, x[1] the input or the output, as the operator says. */
 #define BACKWARD(NAME, slope)                                                                      \
 	MAP_REAL(NAME, x[0] * (slope))                                                             \
-	OPERATOR(NAME, (tensor, grad), (tensor, other), (tensor, out))                             \
+	OPERATOR(NAME, (tensor, grad), (tensor, other), (result, out))                             \
 	{                                                                                          \
 		MAP_2(&a->out, &a->grad, &a->other, real_##NAME, NULL, NULL);                      \
 	}
 #define BACKWARD_ANY(NAME, slope)                                                                  \
 	MAP_REAL(NAME, x[0] * (slope))                                                             \
 	MAP_COMPLEX(NAME, x[0] * conj(slope))                                                      \
-	COMPLEX_OPERATOR(NAME, (tensor, grad), (tensor, other), (tensor, out))                     \
+	COMPLEX_OPERATOR(NAME, (tensor, grad), (tensor, other), (result, out))                     \
 	{                                                                                          \
 		MAP_ANY_2(&a->out, &a->grad, &a->other, real_##NAME, NULL, complex_##NAME, NULL);  \
 	}
@@ -183,7 +183,7 @@ BACKWARD(HardswishBackward, x[1] <= -3 ? 0 : x[1] >= 3 ? 1 : x[1] / 3 + 0.5)
 BACKWARD(GeluBackward, normal_cdf(x[1]) + x[1] * normal_pdf(x[1]))
 
 MAP_REAL(ThresholdBackward, x[1] > p[0] ? x[0] : 0)
-OPERATOR(ThresholdBackward, (tensor, grad), (tensor, self), (scalar, threshold), (tensor, out))
+OPERATOR(ThresholdBackward, (tensor, grad), (tensor, self), (scalar, threshold), (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->threshold, NULL);
 
@@ -191,7 +191,7 @@ OPERATOR(ThresholdBackward, (tensor, grad), (tensor, self), (scalar, threshold),
 }
 
 MAP_REAL(Threshold, x[0] > p[0] ? x[0] : p[1])
-OPERATOR(Threshold, (tensor, self), (scalar, threshold), (scalar, value), (tensor, out))
+OPERATOR(Threshold, (tensor, self), (scalar, threshold), (scalar, value), (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->threshold, &a->value);
 
@@ -200,13 +200,13 @@ OPERATOR(Threshold, (tensor, self), (scalar, threshold), (scalar, value), (tenso
 
 /* The approximation is a number forwards and a word backwards. */
 MAP_REAL(TanhGelu, x[0] / 2 * (1 + tanh_inner(x[0])))
-OPERATOR(GeluV2, (tensor, self), (int64, approximate), (tensor, out))
+OPERATOR(GeluV2, (tensor, self), (int64, approximate), (result, out))
 {
 	MAP_1(&a->out, &a->self, a->approximate ? real_TanhGelu : real_Gelu, NULL, NULL);
 }
 
 MAP_REAL(TanhGeluBackward, x[0] * tanh_gelu_slope(x[1]))
-OPERATOR(GeluBackwardV2, (tensor, grad), (tensor, self), (text, approximate), (tensor, out))
+OPERATOR(GeluBackwardV2, (tensor, grad), (tensor, self), (text, approximate), (result, out))
 {
 	bool tanh_form = strcmp(a->approximate, "tanh") == 0;
 
@@ -215,7 +215,7 @@ OPERATOR(GeluBackwardV2, (tensor, grad), (tensor, self), (text, approximate), (t
 }
 
 MAP_REAL(LeakyRelu, x[0] > 0 ? x[0] : x[0] * p[0])
-OPERATOR(LeakyRelu, (tensor, self), (scalar, slope), (tensor, out))
+OPERATOR(LeakyRelu, (tensor, self), (scalar, slope), (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->slope, NULL);
 
@@ -231,7 +231,7 @@ OPERATOR(InplaceLeakyRelu, (tensor, self), (scalar, slope))
 
 MAP_REAL(LeakyReluBackward, x[1] > 0 ? x[0] : x[0] * p[0])
 OPERATOR(LeakyReluBackward, (tensor, grad), (tensor, self), (scalar, slope), (boolean, is_result),
-	 (tensor, out))
+	 (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->slope, NULL);
 
@@ -256,7 +256,7 @@ static struct tensor slope_for(const struct tensor *weight, const struct tensor 
 }
 
 MAP_REAL(Prelu, x[0] > 0 ? x[0] : x[0] * x[1])
-OPERATOR(Prelu, (tensor, self), (tensor, weight), (tensor, out))
+OPERATOR(Prelu, (tensor, self), (tensor, weight), (result, out))
 {
 	struct tensor slope = slope_for(&a->weight, &a->self);
 
@@ -264,7 +264,7 @@ OPERATOR(Prelu, (tensor, self), (tensor, weight), (tensor, out))
 }
 
 /* The first half of a dimension times the sigmoid of the second. */
-OPERATOR(Glu, (tensor, self), (int64, dim), (tensor, out))
+OPERATOR(Glu, (tensor, self), (int64, dim), (result, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	struct tensor first = a->self;
@@ -287,13 +287,13 @@ OPERATOR(Glu, (tensor, self), (int64, dim), (tensor, out))
 #define SHRINK(NAME, value, slope)                                                                 \
 	MAP_REAL(NAME, value)                                                                      \
 	MAP_REAL(NAME##Backward, x[0] * (slope))                                                   \
-	OPERATOR(NAME, (tensor, self), (scalar, limit), (tensor, out))                             \
+	OPERATOR(NAME, (tensor, self), (scalar, limit), (result, out))                             \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->limit, NULL);                \
                                                                                                    \
 		MAP_1(&a->out, &a->self, real_##NAME, NULL, &p);                                   \
 	}                                                                                          \
-	OPERATOR(NAME##Backward, (tensor, grad), (tensor, self), (scalar, limit), (tensor, out))   \
+	OPERATOR(NAME##Backward, (tensor, grad), (tensor, self), (scalar, limit), (result, out))   \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->limit, NULL);                \
                                                                                                    \
@@ -307,7 +307,7 @@ SHRINK(Softshrink,
        x[1] >= -p[0] && x[1] <= p[0] ? 0 : 1)
 
 MAP_REAL(Celu, x[0] > 0 ? x[0] : p[0] * expm1(x[0] / p[0]))
-OPERATOR(Celu, (tensor, self), (scalar, alpha), (tensor, out))
+OPERATOR(Celu, (tensor, self), (scalar, alpha), (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->alpha, NULL);
 
@@ -323,7 +323,7 @@ OPERATOR(InplaceCelu, (tensor, self), (scalar, alpha))
 
 MAP_REAL(HardtanhBackward, x[1] > p[0] && x[1] < p[1] ? x[0] : 0)
 OPERATOR(HardtanhBackward, (tensor, grad), (tensor, self), (scalar, least), (scalar, most),
-	 (tensor, out))
+	 (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->least, &a->most);
 
@@ -351,7 +351,7 @@ static double logit_slope(double x, double eps)
 }
 
 MAP_REAL(Logit, log(limited(x[0], p[0]) / (1 - limited(x[0], p[0]))))
-OPERATOR(Logit, (tensor, self), (real, eps), (tensor, out))
+OPERATOR(Logit, (tensor, self), (real, eps), (result, out))
 {
 	struct parameters p = {.p = {a->eps}};
 
@@ -359,7 +359,7 @@ OPERATOR(Logit, (tensor, self), (real, eps), (tensor, out))
 }
 
 MAP_REAL(LogitGrad, x[1] * logit_slope(x[0], p[0]))
-OPERATOR(LogitGrad, (tensor, self), (tensor, grad), (real, eps), (tensor, out))
+OPERATOR(LogitGrad, (tensor, self), (tensor, grad), (real, eps), (result, out))
 {
 	struct parameters p = {.p = {a->eps}};
 
@@ -367,7 +367,7 @@ OPERATOR(LogitGrad, (tensor, self), (tensor, grad), (real, eps), (tensor, out))
 }
 
 /* Both halves of the gradient, of the value and of the gate. */
-OPERATOR(GluBackward, (tensor, grad), (tensor, self), (int64, dim), (tensor, out))
+OPERATOR(GluBackward, (tensor, grad), (tensor, self), (int64, dim), (result, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	struct tensor value = a->self;
@@ -398,8 +398,8 @@ OPERATOR(GluBackward, (tensor, grad), (tensor, self), (int64, dim), (tensor, out
 }
 
 /* The gradient of a slope is the sum over all elements that it multiplies; with the shape of `self`, nothing is added up. */
-OPERATOR(PreluBackward, (tensor, grad), (tensor, self), (tensor, weight), (tensor, grad_self),
-	 (tensor, grad_weight))
+OPERATOR(PreluBackward, (tensor, grad), (tensor, self), (tensor, weight), (result, grad_self),
+	 (result, grad_weight))
 {
 	struct tensor slope = slope_for(&a->weight, &a->self);
 	struct tensor to = slope_for(&a->grad_weight, &a->self);

@@ -179,8 +179,8 @@ OPERATOR_WITH_WORKSPACE(FlashAttentionScore, attention_workspace, (tensor, query
 			(tensor, value), (tensor, shift), (tensor, drop_mask), (tensor, padding),
 			(tensor, mask), (ints, prefix), (real, scale), (real, keep),
 			(int64, before), (int64, after), (int64, heads), (text, layout),
-			(int64, precise), (int64, sparse_mode), (tensor, softmax_max),
-			(tensor, softmax_sum), (tensor, softmax_out), (tensor, out))
+			(int64, precise), (int64, sparse_mode), (result, softmax_max),
+			(result, softmax_sum), (result, softmax_out), (result, out))
 {
 	struct attention t = {
 		.op = &a->op,
@@ -307,8 +307,8 @@ OPERATOR_WITH_WORKSPACE(FlashAttentionScoreGrad, attention_workspace, (tensor, q
 			(tensor, softmax_max), (tensor, softmax_sum), (tensor, softmax_in),
 			(tensor, attention_in), (ints, prefix), (real, scale), (real, keep),
 			(int64, before), (int64, after), (int64, heads), (text, layout),
-			(int64, precise), (int64, sparse_mode), (tensor, dq), (tensor, dk),
-			(tensor, dv), (tensor, dshift))
+			(int64, precise), (int64, sparse_mode), (result, dq), (result, dk),
+			(result, dv), (result, dshift))
 {
 	struct attention t = {
 		.op = &a->op,

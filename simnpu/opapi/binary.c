@@ -26,7 +26,7 @@ MAP_COMPLEX(Rsubs, p[0] - p[1] * x[0])
 MAP_INTEGER(Rsubs, p[0] - p[1] * x[0])
 
 #define SUM(NAME)                                                                                  \
-	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (scalar, alpha), (tensor, out))    \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (scalar, alpha), (result, out))    \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->alpha, NULL);                \
                                                                                                    \
@@ -55,7 +55,7 @@ static map_integer *if_exact(map_integer *integer, const struct scalar *scalar)
 }
 
 #define SUM_SCALAR(NAME)                                                                           \
-	COMPLEX_OPERATOR(NAME, (tensor, self), (scalar, other), (scalar, alpha), (tensor, out))    \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (scalar, other), (scalar, alpha), (result, out))    \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->other, &a->alpha);           \
                                                                                                    \
@@ -241,12 +241,12 @@ MAP_REAL(RemainderScalarTensor, real_rest(p[0], x[0]))
 MAP_INTEGER(RemainderScalarTensor, p[0] - x[0] * divide_down(p[0], x[0]))
 
 #define TENSORS(NAME, integer)                                                                     \
-	OPERATOR(NAME, (tensor, self), (tensor, other), (tensor, out))                             \
+	OPERATOR(NAME, (tensor, self), (tensor, other), (result, out))                             \
 	{                                                                                          \
 		MAP_2(&a->out, &a->self, &a->other, real_##NAME, integer, NULL);                   \
 	}
 #define TENSORS_COMPLEX(NAME, integer)                                                             \
-	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (tensor, out))                     \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (result, out))                     \
 	{                                                                                          \
 		MAP_ANY_2(&a->out, &a->self, &a->other, real_##NAME, integer, complex_##NAME,      \
 			  NULL);                                                                   \
@@ -288,14 +288,14 @@ TENSORS_COMPLEX(Div, NULL)
 TENSORS_IN_PLACE_COMPLEX(Div, NULL)
 
 #define SCALAR(NAME, integer)                                                                      \
-	OPERATOR(NAME, (tensor, self), (scalar, other), (tensor, out))                             \
+	OPERATOR(NAME, (tensor, self), (scalar, other), (result, out))                             \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->other, NULL);                \
                                                                                                    \
 		MAP_1(&a->out, &a->self, real_##NAME, if_exact(integer, &a->other), &p);           \
 	}
 #define SCALAR_COMPLEX(NAME, integer)                                                              \
-	COMPLEX_OPERATOR(NAME, (tensor, self), (scalar, other), (tensor, out))                     \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (scalar, other), (result, out))                     \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->other, NULL);                \
                                                                                                    \
@@ -333,7 +333,7 @@ SCALAR(LeftShifts, integer_LeftShifts)
 SCALAR_COMPLEX(Divs, NULL)
 SCALAR_IN_PLACE_COMPLEX(Divs, NULL)
 
-COMPLEX_OPERATOR(PowScalarTensor, (scalar, self), (tensor, exponent), (tensor, out))
+COMPLEX_OPERATOR(PowScalarTensor, (scalar, self), (tensor, exponent), (result, out))
 {
 	struct parameters p = parameters_of(a->exponent.type, &a->self, NULL);
 
@@ -341,14 +341,14 @@ COMPLEX_OPERATOR(PowScalarTensor, (scalar, self), (tensor, exponent), (tensor, o
 		  if_exact(integer_PowScalarTensor, &a->self), complex_PowScalarTensor, &p);
 }
 
-OPERATOR(XLogYScalarSelf, (scalar, self), (tensor, other), (tensor, out))
+OPERATOR(XLogYScalarSelf, (scalar, self), (tensor, other), (result, out))
 {
 	struct parameters p = parameters_of(a->other.type, &a->self, NULL);
 
 	MAP_1(&a->out, &a->other, real_XLogYScalarSelf, NULL, &p);
 }
 
-OPERATOR(RemainderScalarTensor, (scalar, self), (tensor, other), (tensor, out))
+OPERATOR(RemainderScalarTensor, (scalar, self), (tensor, other), (result, out))
 {
 	struct parameters p = parameters_of(a->other.type, &a->self, NULL);
 
@@ -387,7 +387,7 @@ static void divide_by(const struct tensor *out, const struct tensor *self,
 		MAP_1(out, self, real_Divs, NULL, &p);
 }
 
-OPERATOR(DivMod, (tensor, self), (tensor, other), (int32, mode), (tensor, out))
+OPERATOR(DivMod, (tensor, self), (tensor, other), (int32, mode), (result, out))
 {
 	divide(&a->out, &a->self, &a->other, a->mode);
 }
@@ -397,7 +397,7 @@ OPERATOR(InplaceDivMod, (tensor, self), (tensor, other), (int32, mode))
 	divide(&a->self, &a->self, &a->other, a->mode);
 }
 
-OPERATOR(DivMods, (tensor, self), (scalar, other), (int32, mode), (tensor, out))
+OPERATOR(DivMods, (tensor, self), (scalar, other), (int32, mode), (result, out))
 {
 	divide_by(&a->out, &a->self, &a->other, a->mode);
 }
@@ -415,7 +415,7 @@ MAP_COMPLEX(Addcdiv, x[0] + p[0] * x[1] / x[2])
 
 #define THREE(NAME, integer)                                                                       \
 	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, tensor1), (tensor, tensor2),               \
-			 (scalar, value), (tensor, out))                                           \
+			 (scalar, value), (result, out))                                           \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->value, NULL);                \
                                                                                                    \
@@ -438,7 +438,7 @@ MAP_COMPLEX(Lerp, x[0] + x[2] * (x[1] - x[0]))
 MAP_REAL(Lerps, x[0] + p[0] * (x[1] - x[0]))
 MAP_COMPLEX(Lerps, x[0] + p[0] * (x[1] - x[0]))
 
-COMPLEX_OPERATOR(Lerp, (tensor, self), (tensor, end), (tensor, weight), (tensor, out))
+COMPLEX_OPERATOR(Lerp, (tensor, self), (tensor, end), (tensor, weight), (result, out))
 {
 	MAP_ANY_3(&a->out, &a->self, &a->end, &a->weight, real_Lerp, NULL, complex_Lerp, NULL);
 }
@@ -448,7 +448,7 @@ COMPLEX_OPERATOR(InplaceLerp, (tensor, self), (tensor, end), (tensor, weight))
 	MAP_ANY_3(&a->self, &a->self, &a->end, &a->weight, real_Lerp, NULL, complex_Lerp, NULL);
 }
 
-COMPLEX_OPERATOR(Lerps, (tensor, self), (tensor, end), (scalar, weight), (tensor, out))
+COMPLEX_OPERATOR(Lerps, (tensor, self), (tensor, end), (scalar, weight), (result, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->weight, NULL);
 

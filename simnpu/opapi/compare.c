@@ -66,13 +66,13 @@ COMPARE(Ge, >=, OPERATOR, NULL, NULL)
 COMPARE(Lt, <, OPERATOR, NULL, NULL)
 COMPARE(Le, <=, OPERATOR, NULL, NULL)
 
-OPERATOR(LessScalar, (tensor, self), (scalar, other), (tensor, out))
+OPERATOR(LessScalar, (tensor, self), (scalar, other), (result, out))
 {
 	compare_Lt(&a->out, &a->self, &a->other);
 }
 
 /* Whether two tensors are the same, in one truth value. */
-COMPLEX_OPERATOR(Equal, (tensor, self), (tensor, other), (tensor, out))
+COMPLEX_OPERATOR(Equal, (tensor, self), (tensor, other), (result, out))
 {
 	int64_t count = tensor_count(&a->self);
 	struct view self = view_of(&a->self);
@@ -88,7 +88,7 @@ COMPLEX_OPERATOR(Equal, (tensor, self), (tensor, other), (tensor, out))
 #define LOGIC(NAME, real, integer)                                                                 \
 	MAP_REAL(NAME, real)                                                                       \
 	MAP_INTEGER(NAME, integer)                                                                 \
-	OPERATOR(NAME, (tensor, self), (tensor, other), (tensor, out))                             \
+	OPERATOR(NAME, (tensor, self), (tensor, other), (result, out))                             \
 	{                                                                                          \
 		MAP_2(&a->out, &a->self, &a->other, real_##NAME, integer_##NAME, NULL);            \
 	}
@@ -103,7 +103,7 @@ COMPLEX_OPERATOR(Equal, (tensor, self), (tensor, other), (tensor, out))
 	MAP_REAL(NAME, value)                                                                      \
 	MAP_INTEGER(NAME, value)                                                                   \
 	MAP_COMPLEX(NAME, value)                                                                   \
-	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (tensor, out))                     \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (result, out))                     \
 	{                                                                                          \
 		MAP_ANY_2(&a->out, &a->self, &a->other, real_##NAME, integer_##NAME,               \
 			  complex_##NAME, NULL);                                                   \
@@ -122,7 +122,7 @@ LOGIC_IN_PLACE(BitwiseXorTensor)
 
 #define BITS(NAME, sign)                                                                           \
 	MAP_INTEGER(NAME, x[0] sign p[0])                                                          \
-	OPERATOR(NAME, (tensor, self), (scalar, other), (tensor, out))                             \
+	OPERATOR(NAME, (tensor, self), (scalar, other), (result, out))                             \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->other, NULL);                \
                                                                                                    \
@@ -148,7 +148,7 @@ static double is_close(double x, double y, const double *p)
 
 MAP_REAL(IsClose, is_close(x[0], x[1], p))
 OPERATOR(IsClose, (tensor, self), (tensor, other), (real, rtol), (real, atol), (boolean, equal_nan),
-	 (tensor, out))
+	 (result, out))
 {
 	struct parameters p = {.p = {a->rtol, a->atol, a->equal_nan}};
 
@@ -185,17 +185,17 @@ static void clamp(const struct tensor *out, const struct tensor *self, const str
 	MAP_1(out, self, real_Clamp, integers ? integer_Clamp : NULL, &p);
 }
 
-OPERATOR(Clamp, (tensor, self), (scalar, least), (scalar, most), (tensor, out))
+OPERATOR(Clamp, (tensor, self), (scalar, least), (scalar, most), (result, out))
 {
 	clamp(&a->out, &a->self, &a->least, &a->most);
 }
 
-OPERATOR(ClampMin, (tensor, self), (scalar, least), (tensor, out))
+OPERATOR(ClampMin, (tensor, self), (scalar, least), (result, out))
 {
 	clamp(&a->out, &a->self, &a->least, NULL);
 }
 
-OPERATOR(ClampMax, (tensor, self), (scalar, most), (tensor, out))
+OPERATOR(ClampMax, (tensor, self), (scalar, most), (result, out))
 {
 	clamp(&a->out, &a->self, NULL, &a->most);
 }
@@ -205,7 +205,7 @@ OPERATOR(InplaceClampMax, (tensor, self), (scalar, most))
 	clamp(&a->self, &a->self, NULL, &a->most);
 }
 
-OPERATOR(Hardtanh, (tensor, self), (scalar, least), (scalar, most), (tensor, out))
+OPERATOR(Hardtanh, (tensor, self), (scalar, least), (scalar, most), (result, out))
 {
 	clamp(&a->out, &a->self, &a->least, &a->most);
 }
@@ -215,7 +215,7 @@ OPERATOR(InplaceHardtanh, (tensor, self), (scalar, least), (scalar, most))
 	clamp(&a->self, &a->self, &a->least, &a->most);
 }
 
-OPERATOR(ClampMinTensor, (tensor, self), (tensor, least), (tensor, out))
+OPERATOR(ClampMinTensor, (tensor, self), (tensor, least), (result, out))
 {
 	MAP_2(&a->out, &a->self, &a->least, real_AtLeast, integer_AtLeast, NULL);
 }
@@ -225,7 +225,7 @@ OPERATOR(InplaceClampMinTensor, (tensor, self), (tensor, least))
 	MAP_2(&a->self, &a->self, &a->least, real_AtLeast, integer_AtLeast, NULL);
 }
 
-OPERATOR(ClampMaxTensor, (tensor, self), (tensor, most), (tensor, out))
+OPERATOR(ClampMaxTensor, (tensor, self), (tensor, most), (result, out))
 {
 	MAP_2(&a->out, &a->self, &a->most, real_AtMost, integer_AtMost, NULL);
 }
@@ -235,7 +235,7 @@ OPERATOR(InplaceClampMaxTensor, (tensor, self), (tensor, most))
 	MAP_2(&a->self, &a->self, &a->most, real_AtMost, integer_AtMost, NULL);
 }
 
-OPERATOR(ClampTensor, (tensor, self), (tensor, least), (tensor, most), (tensor, out))
+OPERATOR(ClampTensor, (tensor, self), (tensor, least), (tensor, most), (result, out))
 {
 	const struct tensor *from = &a->self;
 
@@ -252,7 +252,7 @@ MAP_COMPLEX(SWhere, x[0] != 0 ? x[1] : x[2])
 MAP_REAL(SWhere, x[0] != 0 ? x[1] : x[2])
 MAP_INTEGER(SWhere, x[0] ? x[1] : x[2])
 
-COMPLEX_OPERATOR(SWhere, (tensor, condition), (tensor, self), (tensor, other), (tensor, out))
+COMPLEX_OPERATOR(SWhere, (tensor, condition), (tensor, self), (tensor, other), (result, out))
 {
 	MAP_ANY_3(&a->out, &a->condition, &a->self, &a->other, real_SWhere, integer_SWhere,
 		  complex_SWhere, NULL);

@@ -230,7 +230,7 @@ static void add_bias(const struct tensor *output, const struct tensor *bias)
 OPERATOR_WITH_WORKSPACE(Convolution, convolution_workspace, (tensor, input), (tensor, weight),
 			(tensor, bias), (ints, stride), (ints, padding), (ints, dilation),
 			(boolean, transposed), (ints, output_padding), (int64, groups),
-			(tensor, output), (int8, math))
+			(result, output), (int8, math))
 {
 	struct convolution c = {
 		.input = &a->input,
@@ -267,8 +267,8 @@ static void sum_by_channel(const struct op *op, const struct tensor *out, const 
 OPERATOR_WITH_WORKSPACE(ConvolutionBackward, convolution_workspace, (tensor, grad), (tensor, input),
 			(tensor, weight), (ints, bias_sizes), (ints, stride), (ints, padding),
 			(ints, dilation), (boolean, transposed), (ints, output_padding),
-			(int64, groups), (bools, mask), (int8, math), (tensor, grad_input),
-			(tensor, grad_weight), (tensor, grad_bias))
+			(int64, groups), (bools, mask), (int8, math), (result, grad_input),
+			(result, grad_weight), (result, grad_bias))
 {
 	struct convolution c = {
 		.input = &a->input,

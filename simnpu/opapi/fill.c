@@ -35,12 +35,12 @@ COMPLEX_OPERATOR(InplaceCopy, (tensor, self), (tensor, source))
 	tensor_copy(&a->self, &a->source);
 }
 
-COMPLEX_OPERATOR(Cast, (tensor, self), (type, type), (tensor, out))
+COMPLEX_OPERATOR(Cast, (tensor, self), (type, type), (result, out))
 {
 	tensor_copy(&a->out, &a->self);
 }
 
-COMPLEX_OPERATOR(NpuFormatCast, (tensor, self), (tensor, out))
+COMPLEX_OPERATOR(NpuFormatCast, (tensor, self), (result, out))
 {
 	tensor_copy(&a->out, &a->self);
 }
@@ -64,12 +64,12 @@ static void count_up(const struct tensor *out, const struct scalar *start,
 	}
 }
 
-OPERATOR(Arange, (scalar, start), (scalar, end), (scalar, step), (tensor, out))
+OPERATOR(Arange, (scalar, start), (scalar, end), (scalar, step), (result, out))
 {
 	count_up(&a->out, &a->start, &a->step);
 }
 
-OPERATOR(Range, (scalar, start), (scalar, end), (scalar, step), (tensor, out))
+OPERATOR(Range, (scalar, start), (scalar, end), (scalar, step), (result, out))
 {
 	count_up(&a->out, &a->start, &a->step);
 }
@@ -89,7 +89,7 @@ static double point(double first, double last, int64_t steps, int64_t n)
 					   : last - (double)(steps - 1 - n) * step;
 }
 
-OPERATOR(Linspace, (scalar, start), (scalar, end), (int64, steps), (tensor, out))
+OPERATOR(Linspace, (scalar, start), (scalar, end), (int64, steps), (result, out))
 {
 	struct view view = view_of(&a->out);
 	int64_t n;
@@ -100,7 +100,7 @@ OPERATOR(Linspace, (scalar, start), (scalar, end), (int64, steps), (tensor, out)
 			       n));
 }
 
-OPERATOR(LogSpace, (scalar, start), (scalar, end), (int64, steps), (real, base), (tensor, out))
+OPERATOR(LogSpace, (scalar, start), (scalar, end), (int64, steps), (real, base), (result, out))
 {
 	struct view view = view_of(&a->out);
 	int64_t n;
@@ -111,7 +111,7 @@ OPERATOR(LogSpace, (scalar, start), (scalar, end), (int64, steps), (real, base),
 					    limit_of(&a->end, &a->out), a->steps, n)));
 }
 
-COMPLEX_OPERATOR(Eye, (int64, rows), (int64, columns), (tensor, out))
+COMPLEX_OPERATOR(Eye, (int64, rows), (int64, columns), (result, out))
 {
 	struct view view = view_of(&a->out);
 	int64_t n;
@@ -143,12 +143,12 @@ static void keep_triangle(const struct tensor *out, const struct tensor *self, i
 	}
 }
 
-COMPLEX_OPERATOR(Tril, (tensor, self), (int64, diagonal), (tensor, out))
+COMPLEX_OPERATOR(Tril, (tensor, self), (int64, diagonal), (result, out))
 {
 	keep_triangle(&a->out, &a->self, a->diagonal, true);
 }
 
-COMPLEX_OPERATOR(Triu, (tensor, self), (int64, diagonal), (tensor, out))
+COMPLEX_OPERATOR(Triu, (tensor, self), (int64, diagonal), (result, out))
 {
 	keep_triangle(&a->out, &a->self, a->diagonal, false);
 }
@@ -174,7 +174,7 @@ static struct tensor part_of(const struct tensor *tensor, uint32_t dim, int64_t 
 	return part;
 }
 
-COMPLEX_OPERATOR(Cat, (tensors, tensors), (int64, dim), (tensor, out))
+COMPLEX_OPERATOR(Cat, (tensors, tensors), (int64, dim), (result, out))
 {
 	uint32_t dim = dim_of(&a->out, a->dim);
 	int64_t start = 0;
@@ -193,7 +193,7 @@ COMPLEX_OPERATOR(Cat, (tensors, tensors), (int64, dim), (tensor, out))
 	}
 }
 
-COMPLEX_OPERATOR(Stack, (tensors, tensors), (int64, dim), (tensor, out))
+COMPLEX_OPERATOR(Stack, (tensors, tensors), (int64, dim), (result, out))
 {
 	uint32_t dim = dim_of(&a->out, a->dim);
 	size_t n;
@@ -215,7 +215,7 @@ COMPLEX_OPERATOR(Stack, (tensors, tensors), (int64, dim), (tensor, out))
  * Each tensor is cut along a dimension into as many chunks, the last ones filled up with 0; the first chunks of all tensors follow
  * each other, then the second ones, and so on.
  */
-COMPLEX_OPERATOR(ChunkCat, (tensors, tensors), (int64, dim), (int64, chunks), (tensor, out))
+COMPLEX_OPERATOR(ChunkCat, (tensors, tensors), (int64, dim), (int64, chunks), (result, out))
 {
 	int64_t width = a->out.dims[a->out.dim_count - 1];
 	struct view out = view_of(&a->out);
@@ -246,7 +246,7 @@ COMPLEX_OPERATOR(ChunkCat, (tensors, tensors), (int64, dim), (int64, chunks), (t
 	}
 }
 
-COMPLEX_OPERATOR(SplitWithSize, (tensor, self), (ints, sizes), (int64, dim), (tensors, out))
+COMPLEX_OPERATOR(SplitWithSize, (tensor, self), (ints, sizes), (int64, dim), (results, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	int64_t start = 0;
@@ -298,7 +298,7 @@ static int64_t from_repeated(uint32_t dim, int64_t index, const void *data)
 	return index % self->dims[dim];
 }
 
-COMPLEX_OPERATOR(Repeat, (tensor, self), (ints, repeats), (tensor, out))
+COMPLEX_OPERATOR(Repeat, (tensor, self), (ints, repeats), (result, out))
 {
 	take_from(&a->out, &a->self, from_repeated, &a->self);
 }
@@ -325,7 +325,7 @@ static int64_t from_turned(uint32_t dim, int64_t index, const void *data)
 	return index;
 }
 
-COMPLEX_OPERATOR(Flip, (tensor, self), (ints, dims), (tensor, out))
+COMPLEX_OPERATOR(Flip, (tensor, self), (ints, dims), (result, out))
 {
 	struct turned turned = {.self = &a->self, .dims = &a->dims};
 
@@ -354,7 +354,7 @@ static void roll_flat(const struct op *op, const struct tensor *out, const struc
 	free(values);
 }
 
-COMPLEX_OPERATOR(Roll, (tensor, self), (ints, shifts), (ints, dims), (tensor, out))
+COMPLEX_OPERATOR(Roll, (tensor, self), (ints, shifts), (ints, dims), (result, out))
 {
 	struct turned turned = {.self = &a->self, .dims = &a->dims, .shifts = &a->shifts};
 
@@ -365,7 +365,7 @@ COMPLEX_OPERATOR(Roll, (tensor, self), (ints, shifts), (ints, dims), (tensor, ou
 }
 
 /* The padding is in pairs, of the last dimension first; a negative one cuts off. */
-COMPLEX_OPERATOR(ConstantPadNd, (tensor, self), (ints, padding), (scalar, value), (tensor, out))
+COMPLEX_OPERATOR(ConstantPadNd, (tensor, self), (ints, padding), (scalar, value), (result, out))
 {
 	struct tensor from = a->self;
 	struct tensor to = a->out;

@@ -9,7 +9,7 @@
 
 #define FOREACH_1(NAME, real)                                                                      \
 	MAP_REAL(NAME, real)                                                                       \
-	OPERATOR(Foreach##NAME, (tensors, x), (tensors, out))                                      \
+	OPERATOR(Foreach##NAME, (tensors, x), (results, out))                                      \
 	{                                                                                          \
 		size_t n;                                                                          \
                                                                                                    \
@@ -29,7 +29,7 @@ FOREACH_1(Cos, cos(x[0]))
 FOREACH_1(Sin, sin(x[0]))
 FOREACH_1(Erf, erf(x[0]))
 
-OPERATOR(ForeachCopy, (tensors, x), (tensors, out))
+OPERATOR(ForeachCopy, (tensors, x), (results, out))
 {
 	size_t n;
 
@@ -51,7 +51,7 @@ OPERATOR(ForeachZeroInplace, (tensors, x))
  */
 #define FOREACH_SCALAR(NAME, real)                                                                 \
 	MAP_REAL(NAME##Scalar, real)                                                               \
-	OPERATOR(Foreach##NAME##Scalar, (tensors, x), (tensor, scalar), (tensors, out))            \
+	OPERATOR(Foreach##NAME##Scalar, (tensors, x), (tensor, scalar), (results, out))            \
 	{                                                                                          \
 		struct parameters p = {.p = {tensor_number(&a->scalar)}};                          \
 		size_t n;                                                                          \
@@ -59,7 +59,7 @@ OPERATOR(ForeachZeroInplace, (tensors, x))
 		FOREACH(a->x.count)                                                                \
 		MAP_1(&a->out.items[n], &a->x.items[n], real_##NAME##Scalar, NULL, &p);            \
 	}                                                                                          \
-	OPERATOR(Foreach##NAME##ScalarV2, (tensors, x), (scalar, scalar), (tensors, out))          \
+	OPERATOR(Foreach##NAME##ScalarV2, (tensors, x), (scalar, scalar), (results, out))          \
 	{                                                                                          \
 		size_t n;                                                                          \
                                                                                                    \
@@ -71,7 +71,7 @@ OPERATOR(ForeachZeroInplace, (tensors, x))
 		}                                                                                  \
 	}
 #define FOREACH_SCALAR_LIST(NAME)                                                                  \
-	OPERATOR(Foreach##NAME##ScalarList, (tensors, x), (scalars, scalars), (tensors, out))      \
+	OPERATOR(Foreach##NAME##ScalarList, (tensors, x), (scalars, scalars), (results, out))      \
 	{                                                                                          \
 		size_t n;                                                                          \
                                                                                                    \
@@ -98,7 +98,7 @@ FOREACH_SCALAR_LIST(Maximum)
 FOREACH_SCALAR(Minimum, x[0] < p[0] ? x[0] : p[0])
 FOREACH_SCALAR_LIST(Minimum)
 
-OPERATOR(ForeachPowScalarAndTensor, (scalar, scalar), (tensors, x), (tensors, out))
+OPERATOR(ForeachPowScalarAndTensor, (scalar, scalar), (tensors, x), (results, out))
 {
 	size_t n;
 	int64_t i;
@@ -115,7 +115,7 @@ OPERATOR(ForeachPowScalarAndTensor, (scalar, scalar), (tensors, x), (tensors, ou
 
 #define FOREACH_LIST(NAME, real)                                                                   \
 	MAP_REAL(NAME##List, real)                                                                 \
-	OPERATOR(Foreach##NAME##List, (tensors, x1), (tensors, x2), (tensors, out))                \
+	OPERATOR(Foreach##NAME##List, (tensors, x1), (tensors, x2), (results, out))                \
 	{                                                                                          \
 		size_t n;                                                                          \
                                                                                                    \
@@ -133,7 +133,7 @@ FOREACH_LIST(Minimum, x[0] < x[1] ? x[0] : x[1])
 #define FOREACH_LIST_ALPHA(NAME, real)                                                             \
 	MAP_REAL(NAME##List, real)                                                                 \
 	OPERATOR(Foreach##NAME##List, (tensors, x1), (tensors, x2), (tensor, alpha),               \
-		 (tensors, out))                                                                   \
+		 (results, out))                                                                   \
 	{                                                                                          \
 		struct parameters p = {.p = {tensor_number(&a->alpha)}};                           \
 		size_t n;                                                                          \
@@ -143,7 +143,7 @@ FOREACH_LIST(Minimum, x[0] < x[1] ? x[0] : x[1])
 		      &p);                                                                         \
 	}                                                                                          \
 	OPERATOR(Foreach##NAME##ListV2, (tensors, x1), (tensors, x2), (scalar, alpha),             \
-		 (tensors, out))                                                                   \
+		 (results, out))                                                                   \
 	{                                                                                          \
 		size_t n;                                                                          \
                                                                                                    \
@@ -162,7 +162,7 @@ FOREACH_LIST_ALPHA(Sub, x[0] - p[0] * x[1])
 #define FOREACH_3(NAME, real)                                                                      \
 	MAP_REAL(NAME, real)                                                                       \
 	OPERATOR(Foreach##NAME##Scalar, (tensors, x1), (tensors, x2), (tensors, x3),               \
-		 (tensor, scalar), (tensors, out))                                                 \
+		 (tensor, scalar), (results, out))                                                 \
 	{                                                                                          \
 		struct parameters p = {.p = {tensor_number(&a->scalar)}};                          \
 		size_t n;                                                                          \
@@ -172,7 +172,7 @@ FOREACH_LIST_ALPHA(Sub, x[0] - p[0] * x[1])
 		      real_##NAME, NULL, &p);                                                      \
 	}                                                                                          \
 	OPERATOR(Foreach##NAME##ScalarV2, (tensors, x1), (tensors, x2), (tensors, x3),             \
-		 (scalar, scalar), (tensors, out))                                                 \
+		 (scalar, scalar), (results, out))                                                 \
 	{                                                                                          \
 		size_t n;                                                                          \
                                                                                                    \
@@ -186,7 +186,7 @@ FOREACH_LIST_ALPHA(Sub, x[0] - p[0] * x[1])
 		}                                                                                  \
 	}                                                                                          \
 	OPERATOR(Foreach##NAME##ScalarList, (tensors, x1), (tensors, x2), (tensors, x3),           \
-		 (scalars, scalars), (tensors, out))                                               \
+		 (scalars, scalars), (results, out))                                               \
 	{                                                                                          \
 		size_t n;                                                                          \
                                                                                                    \
@@ -204,7 +204,7 @@ FOREACH_3(Addcdiv, x[0] + p[0] * x[1] / x[2])
 
 MAP_REAL(LerpScalar, x[0] + p[0] * (x[1] - x[0]))
 MAP_REAL(LerpList, x[0] + x[2] * (x[1] - x[0]))
-OPERATOR(ForeachLerpScalar, (tensors, x1), (tensors, x2), (scalar, weight), (tensors, out))
+OPERATOR(ForeachLerpScalar, (tensors, x1), (tensors, x2), (scalar, weight), (results, out))
 {
 	size_t n;
 
@@ -217,7 +217,7 @@ OPERATOR(ForeachLerpScalar, (tensors, x1), (tensors, x2), (scalar, weight), (ten
 	}
 }
 
-OPERATOR(ForeachLerpList, (tensors, x1), (tensors, x2), (tensors, weights), (tensors, out))
+OPERATOR(ForeachLerpList, (tensors, x1), (tensors, x2), (tensors, weights), (results, out))
 {
 	size_t n;
 
@@ -244,7 +244,7 @@ static double norm(const struct tensor *x, double order)
 	return isinf(order) ? sum : order == 2 ? sqrt(sum) : pow(sum, 1 / order);
 }
 
-OPERATOR(ForeachNorm, (tensors, x), (scalar, order), (tensors, out))
+OPERATOR(ForeachNorm, (tensors, x), (scalar, order), (results, out))
 {
 	size_t n;
 
@@ -274,7 +274,7 @@ OPERATOR(ForeachNonFiniteCheckAndUnscale, (tensors, grads), (tensor, found), (te
 
 /* The scale of a GradScaler after a step: smaller when a gradient was no finite number, larger after `interval` steps without one. */
 OPERATOR(AmpUpdateScale, (tensor, scale), (tensor, tracker), (tensor, found), (real, growth),
-	 (real, backoff), (int64, interval), (tensor, scale_out), (tensor, tracker_out))
+	 (real, backoff), (int64, interval), (result, scale_out), (result, tracker_out))
 {
 	double scale = tensor_number(&a->scale);
 	double clean = tensor_number(&a->found) != 0 ? 0 : tensor_number(&a->tracker) + 1;

@@ -296,7 +296,7 @@ static void sample_back(struct sampling *s, const struct tensor *grad,
 
 #define GRID_SAMPLER(NAME)                                                                         \
 	OPERATOR(NAME, (tensor, input), (tensor, grid), (int64, mode), (int64, padding),           \
-		 (boolean, align), (tensor, out))                                                  \
+		 (boolean, align), (result, out))                                                  \
 	{                                                                                          \
 		struct sampling s = {.op = &a->op,                                                 \
 				     .input = &a->input,                                           \
@@ -308,8 +308,8 @@ static void sample_back(struct sampling *s, const struct tensor *grad,
 		sample(&s, &a->out);                                                               \
 	}                                                                                          \
 	OPERATOR(NAME##Backward, (tensor, grad), (tensor, input), (tensor, grid), (int64, mode),   \
-		 (int64, padding), (boolean, align), (bools, wanted), (tensor, input_grad),        \
-		 (tensor, grid_grad))                                                              \
+		 (int64, padding), (boolean, align), (bools, wanted), (result, input_grad),        \
+		 (result, grid_grad))                                                              \
 	{                                                                                          \
 		struct sampling s = {.op = &a->op,                                                 \
 				     .input = &a->input,                                           \

@@ -29,7 +29,7 @@ static int64_t row_length(const struct tensor *tensor)
 	return length;
 }
 
-OPERATOR(Embedding, (tensor, weight), (tensor, indices), (tensor, out))
+OPERATOR(Embedding, (tensor, weight), (tensor, indices), (result, out))
 {
 	int64_t length = row_length(&a->weight);
 	int64_t count = tensor_count(&a->indices);
@@ -51,7 +51,7 @@ OPERATOR(Embedding, (tensor, weight), (tensor, indices), (tensor, out))
 }
 
 OPERATOR(EmbeddingDenseBackward, (tensor, grad), (tensor, indices), (int64, weights),
-	 (int64, padding), (boolean, by_frequency), (tensor, out))
+	 (int64, padding), (boolean, by_frequency), (result, out))
 {
 	int64_t length = row_length(&a->out);
 	int64_t count = tensor_count(&a->indices);
@@ -141,8 +141,8 @@ static int64_t fill_bag(const struct op *op, const struct tensor *weight,
 
 OPERATOR(EmbeddingBag, (tensor, weight), (tensor, indices), (tensor, offsets),
 	 (boolean, by_frequency), (int64, mode), (boolean, sparse), (tensor, scales),
-	 (boolean, has_last), (int64, padding), (tensor, out), (tensor, bag_of),
-	 (tensor, bag_sizes), (tensor, best))
+	 (boolean, has_last), (int64, padding), (result, out), (result, bag_of),
+	 (result, bag_sizes), (result, best))
 {
 	int64_t length = row_length(&a->weight);
 	int64_t count = tensor_count(&a->indices);
@@ -177,7 +177,7 @@ OPERATOR(EmbeddingBag, (tensor, weight), (tensor, indices), (tensor, offsets),
 	free(best);
 }
 
-COMPLEX_OPERATOR(IndexSelect, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
+COMPLEX_OPERATOR(IndexSelect, (tensor, self), (int64, dim), (tensor, index), (result, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	struct view indices = view_of(&a->index);
@@ -221,7 +221,7 @@ static struct view one_at(const struct tensor *tensor, int64_t place)
 	return view_of(&one);
 }
 
-COMPLEX_OPERATOR(Gather, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
+COMPLEX_OPERATOR(Gather, (tensor, self), (int64, dim), (tensor, index), (result, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	struct view indices = view_of(&a->index);
@@ -279,7 +279,7 @@ static void scatter(const struct op *op, const struct tensor *to, int64_t wanted
 }
 
 COMPLEX_OPERATOR(Scatter, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
-		 (int64, reduce), (tensor, out))
+		 (int64, reduce), (result, out))
 {
 	tensor_copy(&a->out, &a->self);
 	scatter(&a->op, &a->out, a->dim, &a->index, &a->source, (int)a->reduce);
@@ -292,7 +292,7 @@ COMPLEX_OPERATOR(InplaceScatter, (tensor, self), (int64, dim), (tensor, index), 
 }
 
 COMPLEX_OPERATOR(ScatterValue, (tensor, self), (int64, dim), (tensor, index), (scalar, value),
-		 (int64, reduce), (tensor, out))
+		 (int64, reduce), (result, out))
 {
 	struct tensor value = scalar_tensor(&a->value);
 
@@ -309,14 +309,14 @@ COMPLEX_OPERATOR(InplaceScatterValue, (tensor, self), (int64, dim), (tensor, ind
 }
 
 COMPLEX_OPERATOR(ScatterAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
-		 (tensor, out))
+		 (result, out))
 {
 	tensor_copy(&a->out, &a->self);
 	scatter(&a->op, &a->out, a->dim, &a->index, &a->source, SUM);
 }
 
 COMPLEX_OPERATOR(IndexAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
-		 (scalar, alpha), (tensor, out))
+		 (scalar, alpha), (result, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	struct view indices = view_of(&a->index);
@@ -471,7 +471,7 @@ static bool find_element(const struct indexing *x, int64_t n, struct view *out)
 	return true;
 }
 
-COMPLEX_OPERATOR(Index, (tensor, self), (tensors, indices), (tensor, out))
+COMPLEX_OPERATOR(Index, (tensor, self), (tensors, indices), (result, out))
 {
 	int64_t count = tensor_count(&a->out);
 	struct view out = view_of(&a->out);
@@ -547,17 +547,17 @@ static void find_nonzero(const struct tensor *self, struct tensor *out, bool by_
 	}
 }
 
-OPERATOR_IN_FULL(Nonzero, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self), (tensor, out))
+OPERATOR_IN_FULL(Nonzero, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self), (result, out))
 {
 	find_nonzero(&a->self, &a->out, false);
 }
 
-OPERATOR_IN_FULL(NonzeroV2, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self), (tensor, out))
+OPERATOR_IN_FULL(NonzeroV2, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self), (result, out))
 {
 	find_nonzero(&a->self, &a->out, true);
 }
 
-OPERATOR(Bincount, (tensor, self), (tensor, weights), (int64, least), (tensor, out))
+OPERATOR(Bincount, (tensor, self), (tensor, weights), (int64, least), (result, out))
 {
 	struct view self = view_of(&a->self);
 	struct view out = view_of(&a->out);
@@ -580,7 +580,7 @@ OPERATOR(Bincount, (tensor, self), (tensor, weights), (int64, least), (tensor, o
 }
 
 OPERATOR_IN_FULL(MaskedSelect, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self),
-		 (tensor, mask), (tensor, out))
+		 (tensor, mask), (result, out))
 {
 	struct shape shape = shape_of_both(&a->self, &a->mask);
 	struct view self = view_as(&a->self, &shape);
@@ -602,7 +602,7 @@ OPERATOR_IN_FULL(MaskedSelect, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, 
 }
 
 OPERATOR(OneHot, (tensor, self), (int64, classes), (tensor, on), (tensor, off), (int64, axis),
-	 (tensor, out))
+	 (result, out))
 {
 	struct tensor last = tensor_with_last(&a->out, dim_of(&a->out, a->axis));
 	int64_t length = last.dims[last.dim_count - 1];

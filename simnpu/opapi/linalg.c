@@ -61,7 +61,7 @@ static bool factor(double *m, int64_t size)
 	return true;
 }
 
-OPERATOR(LinalgCholesky, (tensor, self), (boolean, upper), (tensor, out))
+OPERATOR(LinalgCholesky, (tensor, self), (boolean, upper), (result, out))
 {
 	int64_t size = rows_of(&a->self);
 	struct view from = view_of(&a->self);
@@ -113,7 +113,7 @@ static void substitute(const double *m, int64_t size, double *x, int64_t columns
 }
 
 OPERATOR(TriangularSolve, (tensor, self), (tensor, matrix), (boolean, upper), (boolean, transposed),
-	 (boolean, unit), (tensor, out), (tensor, clone))
+	 (boolean, unit), (result, out), (result, clone))
 {
 	int64_t size = rows_of(&a->out);
 	int64_t columns = columns_of(&a->out);
@@ -186,7 +186,7 @@ static void triangulate(double *r, double *q, double *v, int64_t rows, int64_t c
 }
 
 /* Modes: 0 as many columns as needed, 1 all of them, 2 without q. */
-OPERATOR(LinalgQr, (tensor, self), (int64, mode), (tensor, q), (tensor, r))
+OPERATOR(LinalgQr, (tensor, self), (int64, mode), (result, q), (result, r))
 {
 	int64_t rows = rows_of(&a->self);
 	int64_t columns = columns_of(&a->self);
@@ -212,7 +212,7 @@ OPERATOR(LinalgQr, (tensor, self), (int64, mode), (tensor, q), (tensor, r))
 	free(q);
 }
 
-COMPLEX_OPERATOR(LinalgCross, (tensor, self), (tensor, other), (int64, dim), (tensor, out))
+COMPLEX_OPERATOR(LinalgCross, (tensor, self), (tensor, other), (int64, dim), (result, out))
 {
 	struct shape shape = shape_of(&a->out);
 	uint32_t dim = dim_of(&a->out, a->dim);
@@ -263,7 +263,7 @@ static double distance(const double *left, const double *right, int64_t length, 
 }
 
 /* Of each row of the left matrix to each of the right one; all other dimensions broadcast. */
-OPERATOR(Cdist, (tensor, left), (tensor, right), (real32, order), (int64, mode), (tensor, out))
+OPERATOR(Cdist, (tensor, left), (tensor, right), (real32, order), (int64, mode), (result, out))
 {
 	int64_t rows = rows_of(&a->out);
 	int64_t columns = columns_of(&a->out);
@@ -296,7 +296,7 @@ OPERATOR(Cdist, (tensor, left), (tensor, right), (real32, order), (int64, mode),
 }
 
 /* Of each pair of rows. */
-OPERATOR(Pdist, (tensor, self), (real32, order), (tensor, out))
+OPERATOR(Pdist, (tensor, self), (real32, order), (result, out))
 {
 	int64_t rows = rows_of(&a->self);
 	int64_t length = columns_of(&a->self);

@@ -89,14 +89,14 @@ static void nll_loss_backward(const struct tensor *grad, const struct tensor *se
 
 #define NLL_LOSS(NAME)                                                                             \
 	OPERATOR(NAME, (tensor, self), (tensor, target), (tensor, weight), (int64, reduction),     \
-		 (int64, ignored), (tensor, out), (tensor, total))                                 \
+		 (int64, ignored), (result, out), (result, total))                                 \
 	{                                                                                          \
 		nll_loss(&a->self, &a->target, &a->weight, a->reduction, a->ignored, &a->out,      \
 			 &a->total);                                                               \
 	}                                                                                          \
 	OPERATOR(NAME##Backward, (tensor, grad), (tensor, self), (tensor, target),                 \
 		 (tensor, weight), (int64, reduction), (int64, ignored), (tensor, total),          \
-		 (tensor, out))                                                                    \
+		 (result, out))                                                                    \
 	{                                                                                          \
 		nll_loss_backward(&a->grad, &a->self, &a->target, &a->weight, a->reduction,        \
 				  a->ignored, &a->total, &a->out);                                 \
@@ -185,12 +185,12 @@ static void pair_loss_backward(const struct tensor *grad, const struct tensor *s
 }
 
 #define PAIR_LOSS(NAME, fn, slope)                                                                 \
-	OPERATOR(NAME, (tensor, self), (tensor, target), (int64, reduction), (tensor, out))        \
+	OPERATOR(NAME, (tensor, self), (tensor, target), (int64, reduction), (result, out))        \
 	{                                                                                          \
 		pair_loss(&a->self, &a->target, a->reduction, &a->out, fn, 0);                     \
 	}                                                                                          \
 	OPERATOR(NAME##Backward, (tensor, grad), (tensor, self), (tensor, target),                 \
-		 (int64, reduction), (tensor, out))                                                \
+		 (int64, reduction), (result, out))                                                \
 	{                                                                                          \
 		pair_loss_backward(&a->grad, &a->self, &a->target, a->reduction, &a->out, slope,   \
 				   0);                                                             \
@@ -199,13 +199,13 @@ PAIR_LOSS(MseLoss, square, square_slope)
 PAIR_LOSS(L1Loss, size, size_slope)
 
 OPERATOR(SmoothL1Loss, (tensor, self), (tensor, target), (int64, reduction), (real32, beta),
-	 (tensor, out))
+	 (result, out))
 {
 	pair_loss(&a->self, &a->target, a->reduction, &a->out, smooth, (double)a->beta);
 }
 
 OPERATOR(SmoothL1LossBackward, (tensor, grad), (tensor, self), (tensor, target), (int64, reduction),
-	 (real32, beta), (tensor, out))
+	 (real32, beta), (result, out))
 {
 	pair_loss_backward(&a->grad, &a->self, &a->target, a->reduction, &a->out, smooth_slope,
 			   (double)a->beta);
@@ -213,7 +213,7 @@ OPERATOR(SmoothL1LossBackward, (tensor, grad), (tensor, self), (tensor, target),
 
 /* From the logits: max(x, 0) - x y + log(1 + exp(-|x|)), with a weight for what is positive. */
 OPERATOR(BinaryCrossEntropyWithLogits, (tensor, self), (tensor, target), (tensor, weight),
-	 (tensor, positive), (int64, reduction), (tensor, out))
+	 (tensor, positive), (int64, reduction), (result, out))
 {
 	struct shape shape = shape_of(&a->self);
 	struct view in = view_as(&a->self, &shape);
@@ -249,7 +249,7 @@ OPERATOR(BinaryCrossEntropyWithLogits, (tensor, self), (tensor, target), (tensor
 }
 
 OPERATOR(BinaryCrossEntropyWithLogitsBackward, (tensor, grad), (tensor, self), (tensor, target),
-	 (tensor, weight), (tensor, positive), (int64, reduction), (tensor, out))
+	 (tensor, weight), (tensor, positive), (int64, reduction), (result, out))
 {
 	struct shape shape = shape_of(&a->self);
 	struct view in = view_as(&a->self, &shape);
@@ -282,7 +282,7 @@ OPERATOR(BinaryCrossEntropyWithLogitsBackward, (tensor, grad), (tensor, self), (
 
 /* From probabilities; a logarithm is never less than -100. */
 OPERATOR(BinaryCrossEntropy, (tensor, self), (tensor, target), (tensor, weight), (int64, reduction),
-	 (tensor, out))
+	 (result, out))
 {
 	struct shape shape = shape_of(&a->self);
 	struct view in = view_as(&a->self, &shape);
@@ -311,7 +311,7 @@ OPERATOR(BinaryCrossEntropy, (tensor, self), (tensor, target), (tensor, weight),
 }
 
 OPERATOR(BinaryCrossEntropyBackward, (tensor, grad), (tensor, self), (tensor, target),
-	 (tensor, weight), (int64, reduction), (tensor, out))
+	 (tensor, weight), (int64, reduction), (result, out))
 {
 	struct shape shape = shape_of(&a->self);
 	struct view in = view_as(&a->self, &shape);
@@ -344,7 +344,7 @@ static double kl(double input, double target, bool is_log)
 }
 
 OPERATOR(KlDiv, (tensor, self), (tensor, target), (int64, reduction), (boolean, is_log),
-	 (tensor, out))
+	 (result, out))
 {
 	struct shape shape = shape_of_both(&a->self, &a->target);
 	struct view in = view_as(&a->self, &shape);
@@ -372,7 +372,7 @@ OPERATOR(KlDiv, (tensor, self), (tensor, target), (int64, reduction), (boolean, 
 }
 
 OPERATOR(KlDivBackward, (tensor, grad), (tensor, self), (tensor, target), (int64, reduction),
-	 (boolean, is_log), (tensor, out))
+	 (boolean, is_log), (result, out))
 {
 	struct shape shape = shape_of(&a->out);
 	struct view targets = view_as(&a->target, &shape);
@@ -395,7 +395,7 @@ OPERATOR(KlDivBackward, (tensor, grad), (tensor, self), (tensor, target), (int64
 }
 
 OPERATOR(KlDivTargetBackward, (tensor, grad), (tensor, self), (tensor, target), (int64, reduction),
-	 (boolean, is_log), (tensor, out))
+	 (boolean, is_log), (result, out))
 {
 	struct shape shape = shape_of(&a->out);
 	struct view in = view_as(&a->self, &shape);
@@ -415,7 +415,7 @@ OPERATOR(KlDivTargetBackward, (tensor, grad), (tensor, self), (tensor, target), 
 	}
 }
 
-OPERATOR(SoftMarginLoss, (tensor, self), (tensor, target), (int64, reduction), (tensor, out))
+OPERATOR(SoftMarginLoss, (tensor, self), (tensor, target), (int64, reduction), (result, out))
 {
 	struct shape shape = shape_of_both(&a->self, &a->target);
 	struct view in = view_as(&a->self, &shape);
@@ -437,7 +437,7 @@ OPERATOR(SoftMarginLoss, (tensor, self), (tensor, target), (int64, reduction), (
 }
 
 OPERATOR(SoftMarginLossBackward, (tensor, grad), (tensor, self), (tensor, target),
-	 (int64, reduction), (tensor, out))
+	 (int64, reduction), (result, out))
 {
 	struct shape shape = shape_of(&a->out);
 	struct view in = view_as(&a->self, &shape);
@@ -457,8 +457,8 @@ OPERATOR(SoftMarginLossBackward, (tensor, grad), (tensor, self), (tensor, target
 }
 
 /* Rows of scores; the targets of a row end at the first that is negative. */
-OPERATOR(MultilabelMarginLoss, (tensor, self), (tensor, target), (int64, reduction), (tensor, out),
-	 (tensor, is_target))
+OPERATOR(MultilabelMarginLoss, (tensor, self), (tensor, target), (int64, reduction), (result, out),
+	 (result, is_target))
 {
 	int64_t classes = a->self.dim_count ? a->self.dims[a->self.dim_count - 1] : 1;
 	int64_t rows = classes ? tensor_count(&a->self) / classes : 0;

@@ -198,7 +198,7 @@ void matmul(const struct op *op, const struct tensor *out, const struct tensor *
 
 #define PRODUCT(NAME)                                                                              \
 	OPERATOR_WITH_WORKSPACE(NAME, workspace_of_product, (tensor, self), (tensor, other),       \
-				(tensor, out), (int8, math))                                       \
+				(result, out), (int8, math))                                       \
 	{                                                                                          \
 		matmul(&a->op, &a->out, &a->self, &a->other, NULL);                                \
 	}
@@ -207,7 +207,7 @@ PRODUCT(Matmul)
 PRODUCT(BatchMatMul)
 PRODUCT(Mv)
 
-OPERATOR_WITH_WORKSPACE(Dot, workspace_of_product, (tensor, self), (tensor, other), (tensor, out))
+OPERATOR_WITH_WORKSPACE(Dot, workspace_of_product, (tensor, self), (tensor, other), (result, out))
 {
 	matmul(&a->op, &a->out, &a->self, &a->other, NULL);
 }
@@ -227,7 +227,7 @@ static struct matmul_sum sum_of(const struct tensor *added, const struct scalar 
 
 #define SUM_OF_PRODUCT(NAME)                                                                       \
 	OPERATOR_WITH_WORKSPACE(NAME, workspace_of_product, (tensor, self), (tensor, left),        \
-				(tensor, right), (scalar, beta), (scalar, alpha), (tensor, out),   \
+				(tensor, right), (scalar, beta), (scalar, alpha), (result, out),   \
 				(int8, math))                                                      \
 	{                                                                                          \
 		struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);                     \
@@ -246,7 +246,7 @@ OPERATOR_WITH_WORKSPACE(InplaceAddmm, workspace_of_product, (tensor, self), (ten
 }
 
 OPERATOR_WITH_WORKSPACE(Addmv, workspace_of_product, (tensor, self), (tensor, left),
-			(tensor, right), (scalar, alpha), (scalar, beta), (tensor, out),
+			(tensor, right), (scalar, alpha), (scalar, beta), (result, out),
 			(int8, math))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
@@ -277,7 +277,7 @@ static void add_batch(const struct op *op, const struct tensor *out, const struc
 }
 
 OPERATOR_WITH_WORKSPACE(Addbmm, workspace_of_product, (tensor, self), (tensor, left),
-			(tensor, right), (scalar, beta), (scalar, alpha), (tensor, out),
+			(tensor, right), (scalar, beta), (scalar, alpha), (result, out),
 			(int8, math))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
@@ -296,7 +296,7 @@ static void add_outer(const struct op *op, const struct tensor *out, const struc
 }
 
 OPERATOR_WITH_WORKSPACE(Addr, workspace_of_product, (tensor, self), (tensor, left), (tensor, right),
-			(scalar, beta), (scalar, alpha), (tensor, out))
+			(scalar, beta), (scalar, alpha), (result, out))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 

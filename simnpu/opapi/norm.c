@@ -104,22 +104,22 @@ static void log_softmax_backward(double *row, const double *other, int64_t lengt
 		row[n] -= exp(other[n]) * sum;
 }
 
-OPERATOR(Softmax, (tensor, self), (int64, dim), (tensor, out))
+OPERATOR(Softmax, (tensor, self), (int64, dim), (result, out))
 {
 	on_rows(&a->op, &a->out, &a->self, NULL, a->dim, softmax);
 }
 
-OPERATOR(LogSoftmax, (tensor, self), (int64, dim), (tensor, out))
+OPERATOR(LogSoftmax, (tensor, self), (int64, dim), (result, out))
 {
 	on_rows(&a->op, &a->out, &a->self, NULL, a->dim, log_softmax);
 }
 
-OPERATOR(SoftmaxBackward, (tensor, grad), (tensor, output), (int64, dim), (tensor, out))
+OPERATOR(SoftmaxBackward, (tensor, grad), (tensor, output), (int64, dim), (result, out))
 {
 	on_rows(&a->op, &a->out, &a->grad, &a->output, a->dim, softmax_backward);
 }
 
-OPERATOR(LogSoftmaxBackward, (tensor, grad), (tensor, output), (int64, dim), (tensor, out))
+OPERATOR(LogSoftmaxBackward, (tensor, grad), (tensor, output), (int64, dim), (result, out))
 {
 	on_rows(&a->op, &a->out, &a->grad, &a->output, a->dim, log_softmax_backward);
 }
@@ -170,7 +170,7 @@ static double *read_or(const struct op *op, const struct tensor *tensor, int64_t
 }
 
 OPERATOR(LayerNorm, (tensor, input), (ints, shape), (tensor, weight), (tensor, bias), (real, eps),
-	 (tensor, out), (tensor, mean), (tensor, rstd))
+	 (result, out), (result, mean), (result, rstd))
 {
 	int64_t length = product_of(&a->shape);
 	int64_t rows = length ? tensor_count(&a->input) / length : 0;
@@ -232,8 +232,8 @@ static void row_backward(double *g, double *x, const double *weight, int64_t len
 }
 
 OPERATOR(LayerNormBackward, (tensor, grad), (tensor, input), (ints, shape), (tensor, mean),
-	 (tensor, rstd), (tensor, weight), (tensor, bias), (bools, mask), (tensor, grad_input),
-	 (tensor, grad_weight), (tensor, grad_bias))
+	 (tensor, rstd), (tensor, weight), (tensor, bias), (bools, mask), (result, grad_input),
+	 (result, grad_weight), (result, grad_bias))
 {
 	int64_t length = product_of(&a->shape);
 	int64_t rows = length ? tensor_count(&a->input) / length : 0;
@@ -274,7 +274,7 @@ OPERATOR(LayerNormBackward, (tensor, grad), (tensor, input), (ints, shape), (ten
 	free(weight);
 }
 
-OPERATOR(RmsNorm, (tensor, input), (tensor, weight), (real, eps), (tensor, out), (tensor, rstd))
+OPERATOR(RmsNorm, (tensor, input), (tensor, weight), (real, eps), (result, out), (result, rstd))
 {
 	int64_t length = tensor_count(&a->weight);
 	int64_t rows = length ? tensor_count(&a->input) / length : 0;
@@ -301,7 +301,7 @@ OPERATOR(RmsNorm, (tensor, input), (tensor, weight), (real, eps), (tensor, out),
 }
 
 OPERATOR(RmsNormGrad, (tensor, grad), (tensor, input), (tensor, rstd), (tensor, weight),
-	 (tensor, grad_input), (tensor, grad_weight))
+	 (result, grad_input), (result, grad_weight))
 {
 	int64_t length = tensor_count(&a->weight);
 	int64_t rows = length ? tensor_count(&a->input) / length : 0;
@@ -376,8 +376,8 @@ static void move_towards(const struct tensor *running, int64_t n, double value, 
 }
 
 OPERATOR(BatchNorm, (tensor, input), (tensor, weight), (tensor, bias), (tensor, running_mean),
-	 (tensor, running_var), (boolean, training), (real, momentum), (real, eps), (tensor, out),
-	 (tensor, save_mean), (tensor, save_invstd))
+	 (tensor, running_var), (boolean, training), (real, momentum), (real, eps), (result, out),
+	 (result, save_mean), (result, save_invstd))
 {
 	int64_t length;
 	struct tensor from = by_channel(&a->input, &length);
@@ -414,8 +414,8 @@ OPERATOR(BatchNorm, (tensor, input), (tensor, weight), (tensor, bias), (tensor, 
 
 OPERATOR(BatchNormBackward, (tensor, grad), (tensor, input), (tensor, weight),
 	 (tensor, running_mean), (tensor, running_var), (tensor, save_mean), (tensor, save_invstd),
-	 (boolean, training), (real, eps), (bools, mask), (tensor, grad_input),
-	 (tensor, grad_weight), (tensor, grad_bias))
+	 (boolean, training), (real, eps), (bools, mask), (result, grad_input),
+	 (result, grad_weight), (result, grad_bias))
 {
 	int64_t length;
 	struct tensor from = by_channel(&a->input, &length);
@@ -459,8 +459,8 @@ OPERATOR(BatchNormBackward, (tensor, grad), (tensor, input), (tensor, weight),
 
 /* Rows are the channels of one group of one image; weight and bias are those of a channel. */
 OPERATOR(GroupNorm, (tensor, input), (tensor, weight), (tensor, bias), (int64, images),
-	 (int64, channels), (int64, space), (int64, groups), (real, eps), (tensor, out),
-	 (tensor, mean), (tensor, rstd))
+	 (int64, channels), (int64, space), (int64, groups), (real, eps), (result, out),
+	 (result, mean), (result, rstd))
 {
 	int64_t length = a->channels / a->groups * a->space;
 	double *row = op_array(&a->op, length, sizeof(*row));
@@ -495,7 +495,7 @@ OPERATOR(GroupNorm, (tensor, input), (tensor, weight), (tensor, bias), (int64, i
 
 OPERATOR(GroupNormBackward, (tensor, grad), (tensor, input), (tensor, mean), (tensor, rstd),
 	 (tensor, weight), (int64, images), (int64, channels), (int64, space), (int64, groups),
-	 (bools, mask), (tensor, grad_input), (tensor, grad_weight), (tensor, grad_bias))
+	 (bools, mask), (result, grad_input), (result, grad_weight), (result, grad_bias))
 {
 	int64_t length = a->channels / a->groups * a->space;
 	double *g = op_array(&a->op, 3 * length + 2 * a->channels, sizeof(*g));

@@ -19,9 +19,14 @@
  * OPERATOR_WITH_WORKSPACE(name, bytes, ...) is for those that ask for memory of the device to work in: `bytes(a)` is how much. What they
  * compute with is memory of the host; the workspace is asked for because real ones ask (workspace.h).
  *
+ * With SIMNPU_SHAPES=1 an operator with a large tensor does not run, and its small results are 0: those of the kind result, unless they
+ * are inputs as well. What a function changes in place is a tensor.
+ *
  * kind      parameter               member
  * tensor    const aclTensor *       struct tensor
  * tensors   const aclTensorList *   struct tensors
+ * result    const aclTensor *       struct tensor, which the function fills
+ * results   const aclTensorList *   struct tensors, likewise
  * scalar    const aclScalar *       struct scalar
  * scalars   const aclScalarList *   struct scalars
  * ints      const aclIntArray *     struct ints
@@ -106,6 +111,8 @@ struct op {
 	void *workspace;
 	uint64_t workspace_bytes;
 	struct op_memory *memory; /* what the arguments own */
+	struct op_part *parts;	  /* its tensors, where large ones are not computed with */
+	bool is_skipped;	  /* one is large */
 	bool short_of_memory;
 	char refused[64]; /* what it does not compute with, empty when it computes */
 };
@@ -125,6 +132,8 @@ int op_launch(void *workspace, uint64_t workspace_size, aclOpExecutor *executor,
 /* Copies of arguments. */
 void op_take_tensor(struct op *op, struct tensor *out, const aclTensor *in);
 void op_take_tensors(struct op *op, struct tensors *out, const aclTensorList *in);
+void op_take_result(struct op *op, struct tensor *out, const aclTensor *in);
+void op_take_results(struct op *op, struct tensors *out, const aclTensorList *in);
 void op_take_scalar(struct op *op, struct scalar *out, const aclScalar *in);
 void op_take_scalars(struct op *op, struct scalars *out, const aclScalarList *in);
 void op_take_ints(struct op *op, struct ints *out, const aclIntArray *in);
@@ -141,6 +150,8 @@ int op_not_simulated(const char *name);
 
 #define PARAMETER_tensor(name)	const aclTensor *name,
 #define PARAMETER_tensors(name) const aclTensorList *name,
+#define PARAMETER_result(name)	const aclTensor *name,
+#define PARAMETER_results(name) const aclTensorList *name,
 #define PARAMETER_scalar(name)	const aclScalar *name,
 #define PARAMETER_scalars(name) const aclScalarList *name,
 #define PARAMETER_ints(name)	const aclIntArray *name,
@@ -156,6 +167,8 @@ int op_not_simulated(const char *name);
 
 #define MEMBER_tensor(name)  struct tensor name;
 #define MEMBER_tensors(name) struct tensors name;
+#define MEMBER_result(name)  struct tensor name;
+#define MEMBER_results(name) struct tensors name;
 #define MEMBER_scalar(name)  struct scalar name;
 #define MEMBER_scalars(name) struct scalars name;
 #define MEMBER_ints(name)    struct ints name;
@@ -171,6 +184,8 @@ int op_not_simulated(const char *name);
 
 #define TAKE_tensor(name)  op_take_tensor(&a->op, &a->name, name);
 #define TAKE_tensors(name) op_take_tensors(&a->op, &a->name, name);
+#define TAKE_result(name)  op_take_result(&a->op, &a->name, name);
+#define TAKE_results(name) op_take_results(&a->op, &a->name, name);
 #define TAKE_scalar(name)  op_take_scalar(&a->op, &a->name, name);
 #define TAKE_scalars(name) op_take_scalars(&a->op, &a->name, name);
 #define TAKE_ints(name)	   op_take_ints(&a->op, &a->name, name);

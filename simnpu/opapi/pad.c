@@ -56,12 +56,12 @@ static void pad(const struct tensor *padded, const struct tensor *inner, const s
 }
 
 #define PAD(NAME, outside)                                                                         \
-	COMPLEX_OPERATOR(NAME, (tensor, self), (ints, padding), (tensor, out))                     \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (ints, padding), (result, out))                     \
 	{                                                                                          \
 		pad(&a->out, &a->self, &a->padding, outside, false);                               \
 	}                                                                                          \
 	COMPLEX_OPERATOR(NAME##Backward, (tensor, grad), (tensor, self), (ints, padding),          \
-			 (tensor, out))                                                            \
+			 (result, out))                                                            \
 	{                                                                                          \
 		pad(&a->grad, &a->out, &a->padding, outside, true);                                \
 	}
@@ -125,7 +125,7 @@ static void move_columns(const struct columns *c, bool back)
 }
 
 COMPLEX_OPERATOR(Im2col, (tensor, self), (ints, kernel), (ints, dilation), (ints, padding),
-		 (ints, stride), (tensor, out))
+		 (ints, stride), (result, out))
 {
 	struct columns c = {&a->self, &a->out, &a->kernel, &a->dilation, &a->padding, &a->stride};
 
@@ -133,7 +133,7 @@ COMPLEX_OPERATOR(Im2col, (tensor, self), (ints, kernel), (ints, dilation), (ints
 }
 
 COMPLEX_OPERATOR(Im2colBackward, (tensor, grad), (ints, size), (ints, kernel), (ints, dilation),
-		 (ints, padding), (ints, stride), (tensor, out))
+		 (ints, padding), (ints, stride), (result, out))
 {
 	struct columns c = {&a->out, &a->grad, &a->kernel, &a->dilation, &a->padding, &a->stride};
 

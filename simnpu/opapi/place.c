@@ -74,7 +74,7 @@ static void fill_listed(const struct op *op, const struct tensor *to, int64_t di
 }
 
 COMPLEX_OPERATOR(IndexFill, (tensor, self), (int64, dim), (tensor, index), (scalar, value),
-		 (tensor, out))
+		 (result, out))
 {
 	tensor_copy(&a->out, &a->self);
 	fill_slices(&a->op, &a->out, a->dim, &a->index, &a->value);
@@ -86,7 +86,7 @@ COMPLEX_OPERATOR(InplaceIndexFill, (tensor, self), (int64, dim), (tensor, index)
 }
 
 COMPLEX_OPERATOR(IndexFillTensor, (tensor, self), (int64, dim), (ints, index), (scalar, value),
-		 (tensor, out))
+		 (result, out))
 {
 	tensor_copy(&a->out, &a->self);
 	fill_listed(&a->op, &a->out, a->dim, &a->index, &a->value);
@@ -99,7 +99,7 @@ COMPLEX_OPERATOR(InplaceIndexFillTensor, (tensor, self), (int64, dim), (ints, in
 }
 
 COMPLEX_OPERATOR(IndexCopy, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
-		 (tensor, out))
+		 (result, out))
 {
 	tensor_copy(&a->out, &a->self);
 	put_slices(&a->op, &a->out, a->dim, &a->index, &a->source, false);
@@ -110,7 +110,7 @@ COMPLEX_OPERATOR(InplaceIndexCopy, (tensor, self), (int64, dim), (tensor, index)
 	put_slices(&a->op, &a->self, a->dim, &a->index, &a->source, false);
 }
 
-COMPLEX_OPERATOR(Take, (tensor, self), (tensor, index), (tensor, out))
+COMPLEX_OPERATOR(Take, (tensor, self), (tensor, index), (result, out))
 {
 	struct view self = view_of(&a->self);
 	struct view indices = view_of(&a->index);
@@ -222,7 +222,7 @@ static struct tensor number_of(int64_t *value)
 }
 
 COMPLEX_OPERATOR(RepeatInterleaveInt, (tensor, self), (int64, repeats), (int64, size),
-		 (tensor, out))
+		 (result, out))
 {
 	struct tensor repeats = number_of(&a->repeats);
 
@@ -230,27 +230,27 @@ COMPLEX_OPERATOR(RepeatInterleaveInt, (tensor, self), (int64, repeats), (int64, 
 }
 
 COMPLEX_OPERATOR(RepeatInterleaveIntWithDim, (tensor, self), (int64, repeats), (int64, dim),
-		 (int64, size), (tensor, out))
+		 (int64, size), (result, out))
 {
 	struct tensor repeats = number_of(&a->repeats);
 
 	repeat_slices(&a->op, &a->out, &a->self, dim_of(&a->self, a->dim), &repeats);
 }
 
-COMPLEX_OPERATOR(RepeatInterleave, (tensor, self), (tensor, repeats), (int64, size), (tensor, out))
+COMPLEX_OPERATOR(RepeatInterleave, (tensor, self), (tensor, repeats), (int64, size), (result, out))
 {
 	repeat_elements(&a->op, &a->out, &a->self, &a->repeats);
 }
 
 COMPLEX_OPERATOR(RepeatInterleaveWithDim, (tensor, self), (tensor, repeats), (int64, dim),
-		 (int64, size), (tensor, out))
+		 (int64, size), (result, out))
 {
 	repeat_slices(&a->op, &a->out, &a->self, dim_of(&a->self, a->dim), &a->repeats);
 }
 
 /* The gradients of all repetitions of a slice, added up. */
 COMPLEX_OPERATOR(RepeatInterleaveGrad, (tensor, grad), (tensor, repeats), (int64, dim),
-		 (tensor, out))
+		 (result, out))
 {
 	uint32_t dim = dim_of(&a->out, a->dim);
 	struct view counts = view_of(&a->repeats);
@@ -275,7 +275,7 @@ COMPLEX_OPERATOR(RepeatInterleaveGrad, (tensor, grad), (tensor, repeats), (int64
 	}
 }
 
-OPERATOR(RepeatInterleaveTensor, (tensor, repeats), (int64, size), (tensor, out))
+OPERATOR(RepeatInterleaveTensor, (tensor, repeats), (int64, size), (result, out))
 {
 	struct view counts = view_of(&a->repeats);
 	struct view out = view_of(&a->out);
@@ -292,7 +292,7 @@ OPERATOR(RepeatInterleaveTensor, (tensor, repeats), (int64, size), (tensor, out)
 
 /* Windows of `size`, `step` apart, were taken along a dimension and became the last one: their gradients add up. */
 COMPLEX_OPERATOR(UnfoldGrad, (tensor, grad), (ints, sizes), (int64, dim), (int64, size),
-		 (int64, step), (tensor, out))
+		 (int64, step), (result, out))
 {
 	uint32_t dim = dim_of(&a->out, a->dim);
 	uint32_t last = a->grad.dim_count - 1;
@@ -322,7 +322,7 @@ COMPLEX_OPERATOR(UnfoldGrad, (tensor, grad), (ints, sizes), (int64, dim), (int64
 }
 
 /* Channels are dealt out to as many hands. */
-COMPLEX_OPERATOR(ChannelShuffle, (tensor, self), (int64, groups), (tensor, out))
+COMPLEX_OPERATOR(ChannelShuffle, (tensor, self), (int64, groups), (result, out))
 {
 	int64_t channels = a->self.dims[1];
 	int64_t each = channels / a->groups;

@@ -236,7 +236,7 @@ static void largest_gradient(const struct op *op, const struct pooling *p,
 #define AVG_POOL(NAME, spatial, ...)                                                               \
 	OPERATOR(NAME, (tensor, self), (ints, kernel), (ints, stride), (ints, padding),            \
 		 (boolean, ceil), (boolean, counts_padding), (int64, divisor)__VA_ARGS__,          \
-		 (tensor, out))                                                                    \
+		 (result, out))                                                                    \
 	{                                                                                          \
 		struct pooling p = {                                                               \
 			&a->self,    &a->out, spatial,		 &a->kernel, &a->stride,           \
@@ -246,7 +246,7 @@ static void largest_gradient(const struct op *op, const struct pooling *p,
 	}                                                                                          \
 	OPERATOR(NAME##Backward, (tensor, grad), (tensor, self), (ints, kernel), (ints, stride),   \
 		 (ints, padding), (boolean, ceil), (boolean, counts_padding),                      \
-		 (int64, divisor)__VA_ARGS__, (tensor, out))                                       \
+		 (int64, divisor)__VA_ARGS__, (result, out))                                       \
 	{                                                                                          \
 		struct pooling p = {&a->out,	&a->grad,	   spatial,                        \
 				    &a->kernel, &a->stride,	   &a->padding,                    \
@@ -260,27 +260,27 @@ AVG_POOL(AvgPool2d, 2, MATH)
 AVG_POOL(AvgPool3d, 3, NO_MATH)
 
 #define ADAPTIVE_POOLS(D, dims)                                                                    \
-	OPERATOR(AdaptiveAvgPool##D, (tensor, self), (ints, size), (tensor, out))                  \
+	OPERATOR(AdaptiveAvgPool##D, (tensor, self), (ints, size), (result, out))                  \
 	{                                                                                          \
 		struct pooling p = {.image = &a->self, .pooled = &a->out, .spatial = dims};        \
                                                                                                    \
 		pool(&a->op, &p, NULL, average);                                                   \
 	}                                                                                          \
-	OPERATOR(AdaptiveAvgPool##D##Backward, (tensor, grad), (tensor, self), (tensor, out))      \
+	OPERATOR(AdaptiveAvgPool##D##Backward, (tensor, grad), (tensor, self), (result, out))      \
 	{                                                                                          \
 		struct pooling p = {.image = &a->out, .pooled = &a->grad, .spatial = dims};        \
                                                                                                    \
 		average_gradient(&a->op, &p);                                                      \
 	}                                                                                          \
-	OPERATOR(AdaptiveMaxPool##D, (tensor, self), (ints, size), (tensor, out),                  \
-		 (tensor, indices))                                                                \
+	OPERATOR(AdaptiveMaxPool##D, (tensor, self), (ints, size), (result, out),                  \
+		 (result, indices))                                                                \
 	{                                                                                          \
 		struct pooling p = {.image = &a->self, .pooled = &a->out, .spatial = dims};        \
                                                                                                    \
 		pool(&a->op, &p, &a->indices, largest);                                            \
 	}                                                                                          \
 	OPERATOR(AdaptiveMaxPool##D##Backward, (tensor, grad), (tensor, self), (tensor, indices),  \
-		 (tensor, out))                                                                    \
+		 (result, out))                                                                    \
 	{                                                                                          \
 		struct pooling p = {.image = &a->self, .pooled = &a->grad, .spatial = dims};       \
                                                                                                    \
@@ -291,7 +291,7 @@ ADAPTIVE_POOLS(3d, 3)
 
 #define MAX_POOL(NAME, dims, with_indices)                                                         \
 	OPERATOR(NAME, (tensor, self), (ints, kernel), (ints, stride), (ints, padding),            \
-		 (ints, dilation), (boolean, ceil), (tensor, out), (tensor, indices))              \
+		 (ints, dilation), (boolean, ceil), (result, out), (result, indices))              \
 	{                                                                                          \
 		struct pooling p = {&a->self,	 &a->out,      dims,  &a->kernel, &a->stride,      \
 				    &a->padding, &a->dilation, false, 0};                          \
@@ -300,7 +300,7 @@ ADAPTIVE_POOLS(3d, 3)
 	}                                                                                          \
 	OPERATOR(NAME##Backward, (tensor, grad), (tensor, self), (tensor, indices),                \
 		 (ints, kernel), (ints, stride), (ints, padding), (ints, dilation),                \
-		 (boolean, ceil), (tensor, out))                                                   \
+		 (boolean, ceil), (result, out))                                                   \
 	{                                                                                          \
 		struct pooling p = {&a->self,	 &a->grad,     dims,  &a->kernel, &a->stride,      \
 				    &a->padding, &a->dilation, false, 0};                          \
@@ -336,13 +336,13 @@ static void unpool(const struct op *op, const struct tensor *out, const struct t
 	}
 }
 
-OPERATOR(MaxUnpool2d, (tensor, self), (tensor, indices), (ints, size), (tensor, out))
+OPERATOR(MaxUnpool2d, (tensor, self), (tensor, indices), (ints, size), (result, out))
 {
 	unpool(&a->op, &a->out, &a->self, &a->indices, 2);
 }
 
 OPERATOR(MaxUnpool3d, (tensor, self), (tensor, indices), (ints, size), (ints, stride),
-	 (ints, padding), (tensor, out))
+	 (ints, padding), (result, out))
 {
 	unpool(&a->op, &a->out, &a->self, &a->indices, 3);
 }

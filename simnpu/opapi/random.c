@@ -183,7 +183,7 @@ static struct tensor number_of(float *value)
 }
 
 OPERATOR(NormalFloatFloat, (real32, mean), (real32, std), (int64, seed), (int64, offset),
-	 (tensor, out))
+	 (result, out))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 
@@ -191,7 +191,7 @@ OPERATOR(NormalFloatFloat, (real32, mean), (real32, std), (int64, seed), (int64,
 }
 
 OPERATOR(NormalFloatTensor, (real32, mean), (tensor, std), (int64, seed), (int64, offset),
-	 (tensor, out))
+	 (result, out))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 	struct tensor mean = number_of(&a->mean);
@@ -200,7 +200,7 @@ OPERATOR(NormalFloatTensor, (real32, mean), (tensor, std), (int64, seed), (int64
 }
 
 OPERATOR(NormalTensorFloat, (tensor, mean), (real32, std), (int64, seed), (int64, offset),
-	 (tensor, out))
+	 (result, out))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 	struct tensor std = number_of(&a->std);
@@ -209,7 +209,7 @@ OPERATOR(NormalTensorFloat, (tensor, mean), (real32, std), (int64, seed), (int64
 }
 
 OPERATOR(NormalTensorTensor, (tensor, mean), (tensor, std), (int64, seed), (int64, offset),
-	 (tensor, out))
+	 (result, out))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 
@@ -258,7 +258,7 @@ OPERATOR(InplaceBernoulliTensor, (tensor, self), (tensor, p), (int64, seed), (in
 }
 
 /* Sorts by chance: each swap is with one of those that are left. */
-OPERATOR(Randperm, (int64, count), (int64, seed), (int64, offset), (tensor, out))
+OPERATOR(Randperm, (int64, count), (int64, seed), (int64, offset), (result, out))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 	int64_t *numbers = op_array(&a->op, a->count, sizeof(*numbers));
@@ -297,7 +297,7 @@ static void fill_mask(const struct tensor *mask, const struct ints *shape, doubl
 	}
 }
 
-OPERATOR(DropoutGenMask, (ints, shape), (real, p), (int64, seed), (int64, offset), (tensor, out))
+OPERATOR(DropoutGenMask, (ints, shape), (real, p), (int64, seed), (int64, offset), (result, out))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 
@@ -305,7 +305,7 @@ OPERATOR(DropoutGenMask, (ints, shape), (real, p), (int64, seed), (int64, offset
 }
 
 OPERATOR(DropoutGenMaskV2, (ints, shape), (real, p), (int64, seed), (int64, offset), (type, type),
-	 (tensor, out))
+	 (result, out))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 
@@ -313,14 +313,14 @@ OPERATOR(DropoutGenMaskV2, (ints, shape), (real, p), (int64, seed), (int64, offs
 }
 
 OPERATOR(DropoutGenMaskV2Tensor, (ints, shape), (real, p), (tensor, seed), (tensor, offset),
-	 (int64, more), (type, type), (tensor, out))
+	 (int64, more), (type, type), (result, out))
 {
 	struct generator g = generator_of_tensors(&a->seed, &a->offset, a->more);
 
 	fill_mask(&a->out, &a->shape, a->p, &g);
 }
 
-OPERATOR(DropoutDoMask, (tensor, self), (tensor, mask), (real, p), (tensor, out))
+OPERATOR(DropoutDoMask, (tensor, self), (tensor, mask), (real, p), (result, out))
 {
 	double factor = a->p < 1 ? 1 / (1 - a->p) : 0;
 	int64_t count = tensor_count(&a->self);
@@ -336,7 +336,7 @@ OPERATOR(DropoutDoMask, (tensor, self), (tensor, mask), (real, p), (tensor, out)
 }
 
 OPERATOR(Multinomial, (tensor, self), (int64, samples), (boolean, replacement), (int64, seed),
-	 (int64, offset), (tensor, out))
+	 (int64, offset), (result, out))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 	int64_t length = a->self.dims[a->self.dim_count - 1];

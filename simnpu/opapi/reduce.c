@@ -245,27 +245,27 @@ static double complex complex_norm(const double complex *row, int64_t length, do
 #define reduce_workspace(a) workspace_of_reduction(&(a)->out)
 
 OPERATOR_IN_FULL(ReduceSum, reduce_workspace, OP_COMPLEX, (tensor, self), (ints, dims),
-		 (boolean, keep_dims), (type, type), (tensor, out))
+		 (boolean, keep_dims), (type, type), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){sum, integer_sum, complex_sum, 0});
 }
 
 OPERATOR_IN_FULL(Mean, reduce_workspace, OP_COMPLEX, (tensor, self), (ints, dims),
-		 (boolean, keep_dims), (type, type), (tensor, out))
+		 (boolean, keep_dims), (type, type), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){mean, NULL, complex_mean, 0});
 }
 
-COMPLEX_OPERATOR(Prod, (tensor, self), (type, type), (tensor, out))
+COMPLEX_OPERATOR(Prod, (tensor, self), (type, type), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, NULL,
 	       (struct reduction){product, integer_product, complex_product, 0});
 }
 
 COMPLEX_OPERATOR(ProdDim, (tensor, self), (int64, dim), (boolean, keep_dim), (type, type),
-		 (tensor, out))
+		 (result, out))
 {
 	struct ints dims = {.present = true, .count = 1, .items = &a->dim};
 
@@ -273,49 +273,49 @@ COMPLEX_OPERATOR(ProdDim, (tensor, self), (int64, dim), (boolean, keep_dim), (ty
 	       (struct reduction){product, integer_product, complex_product, 0});
 }
 
-OPERATOR(Max, (tensor, self), (tensor, out))
+OPERATOR(Max, (tensor, self), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, NULL,
 	       (struct reduction){largest, integer_largest, NULL, 0});
 }
 
-OPERATOR(Min, (tensor, self), (tensor, out))
+OPERATOR(Min, (tensor, self), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, NULL,
 	       (struct reduction){smallest, integer_smallest, NULL, 0});
 }
 
-OPERATOR(Amax, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
+OPERATOR(Amax, (tensor, self), (ints, dims), (boolean, keep_dim), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){largest, integer_largest, NULL, 0});
 }
 
-OPERATOR(Amin, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
+OPERATOR(Amin, (tensor, self), (ints, dims), (boolean, keep_dim), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){smallest, integer_smallest, NULL, 0});
 }
 
-COMPLEX_OPERATOR(All, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
+COMPLEX_OPERATOR(All, (tensor, self), (ints, dims), (boolean, keep_dim), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims, (struct reduction){all, NULL, complex_all, 0});
 }
 
-COMPLEX_OPERATOR(Any, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
+COMPLEX_OPERATOR(Any, (tensor, self), (ints, dims), (boolean, keep_dim), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims, (struct reduction){any, NULL, complex_any, 0});
 }
 
 COMPLEX_OPERATOR(LinalgVectorNorm, (tensor, self), (scalar, order), (ints, dims),
-		 (boolean, keep_dims), (type, type), (tensor, out))
+		 (boolean, keep_dims), (type, type), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){norm, NULL, complex_norm, a->order.real});
 }
 
 COMPLEX_OPERATOR(Norm, (tensor, self), (scalar, order), (ints, dims), (boolean, keep_dim),
-		 (tensor, out))
+		 (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){norm, NULL, complex_norm, a->order.present ? a->order.real : 2});
@@ -333,7 +333,7 @@ static double sum_of_numbers(const double *row, int64_t length, double parameter
 }
 
 OPERATOR(ReduceNansum, (tensor, self), (ints, dims), (boolean, keep_dims), (type, type),
-	 (tensor, out))
+	 (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){sum_of_numbers, integer_sum, NULL, 0});
@@ -346,21 +346,21 @@ static void find_limits(const struct op *op, const struct tensor *self, const st
 	reduce(op, most, self, dims, (struct reduction){largest, integer_largest, NULL, 0});
 }
 
-OPERATOR(Aminmax, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, least),
-	 (tensor, most))
+OPERATOR(Aminmax, (tensor, self), (ints, dims), (boolean, keep_dim), (result, least),
+	 (result, most))
 {
 	find_limits(&a->op, &a->self, &a->dims, &a->least, &a->most);
 }
 
-OPERATOR(AminmaxDim, (tensor, self), (int64, dim), (boolean, keep_dim), (tensor, least),
-	 (tensor, most))
+OPERATOR(AminmaxDim, (tensor, self), (int64, dim), (boolean, keep_dim), (result, least),
+	 (result, most))
 {
 	struct ints dims = {.present = true, .count = 1, .items = &a->dim};
 
 	find_limits(&a->op, &a->self, &dims, &a->least, &a->most);
 }
 
-OPERATOR(AminmaxAll, (tensor, self), (tensor, least), (tensor, most))
+OPERATOR(AminmaxAll, (tensor, self), (result, least), (result, most))
 {
 	find_limits(&a->op, &a->self, NULL, &a->least, &a->most);
 }
@@ -400,7 +400,7 @@ static void renormalise(const struct op *op, const struct tensor *out, const str
 	free(row);
 }
 
-OPERATOR(Renorm, (tensor, self), (scalar, order), (int64, dim), (scalar, most), (tensor, out))
+OPERATOR(Renorm, (tensor, self), (scalar, order), (int64, dim), (scalar, most), (result, out))
 {
 	renormalise(&a->op, &a->out, &a->self, a->order.real, a->dim, a->most.real);
 }
@@ -410,26 +410,26 @@ OPERATOR(InplaceRenorm, (tensor, self), (scalar, order), (int64, dim), (scalar, 
 	renormalise(&a->op, &a->self, &a->self, a->order.real, a->dim, a->most.real);
 }
 
-OPERATOR(LogSumExp, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
+OPERATOR(LogSumExp, (tensor, self), (ints, dims), (boolean, keep_dim), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims, (struct reduction){log_sum_exp, NULL, NULL, 0});
 }
 
-OPERATOR(Std, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim), (tensor, out))
+OPERATOR(Std, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim), (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){deviation, NULL, NULL, (double)a->correction});
 }
 
 OPERATOR(VarCorrection, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim),
-	 (tensor, out))
+	 (result, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims,
 	       (struct reduction){variance, NULL, NULL, (double)a->correction});
 }
 
 OPERATOR(VarMean, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim),
-	 (tensor, var), (tensor, mean))
+	 (result, var), (result, mean))
 {
 	reduce(&a->op, &a->var, &a->self, &a->dims,
 	       (struct reduction){variance, NULL, NULL, (double)a->correction});
@@ -438,7 +438,7 @@ OPERATOR(VarMean, (tensor, self), (ints, dims), (int64, correction), (boolean, k
 }
 
 OPERATOR(StdMeanCorrection, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim),
-	 (tensor, std), (tensor, mean))
+	 (result, std), (result, mean))
 {
 	reduce(&a->op, &a->std, &a->self, &a->dims,
 	       (struct reduction){deviation, NULL, NULL, (double)a->correction});
@@ -488,24 +488,24 @@ static void find_best(const struct op *op, const struct tensor *values,
 	free(row);
 }
 
-OPERATOR(ArgMax, (tensor, self), (int64, dim), (boolean, keep_dim), (tensor, out))
+OPERATOR(ArgMax, (tensor, self), (int64, dim), (boolean, keep_dim), (result, out))
 {
 	find_best(&a->op, NULL, &a->out, &a->self, a->dim, true);
 }
 
-OPERATOR(ArgMin, (tensor, self), (int64, dim), (boolean, keep_dim), (tensor, out))
+OPERATOR(ArgMin, (tensor, self), (int64, dim), (boolean, keep_dim), (result, out))
 {
 	find_best(&a->op, NULL, &a->out, &a->self, a->dim, false);
 }
 
-OPERATOR(MaxDim, (tensor, self), (int64, dim), (boolean, keep_dim), (tensor, out),
-	 (tensor, indices))
+OPERATOR(MaxDim, (tensor, self), (int64, dim), (boolean, keep_dim), (result, out),
+	 (result, indices))
 {
 	find_best(&a->op, &a->out, &a->indices, &a->self, a->dim, true);
 }
 
-OPERATOR(MinDim, (tensor, self), (int64, dim), (boolean, keep_dim), (tensor, out),
-	 (tensor, indices))
+OPERATOR(MinDim, (tensor, self), (int64, dim), (boolean, keep_dim), (result, out),
+	 (result, indices))
 {
 	find_best(&a->op, &a->out, &a->indices, &a->self, a->dim, false);
 }
@@ -553,17 +553,17 @@ static void accumulate(const struct op *op, const struct tensor *out, const stru
 		SCAN_LOOP(double, view_read, view_write)
 }
 
-COMPLEX_OPERATOR(Cumsum, (tensor, self), (int64, dim), (type, type), (tensor, out))
+COMPLEX_OPERATOR(Cumsum, (tensor, self), (int64, dim), (type, type), (result, out))
 {
 	accumulate(&a->op, &a->out, &a->self, a->dim, false);
 }
 
-COMPLEX_OPERATOR(Cumprod, (tensor, self), (scalar, dim), (type, type), (tensor, out))
+COMPLEX_OPERATOR(Cumprod, (tensor, self), (scalar, dim), (type, type), (result, out))
 {
 	accumulate(&a->op, &a->out, &a->self, a->dim.integer, true);
 }
 
-COMPLEX_OPERATOR(Trace, (tensor, self), (tensor, out))
+COMPLEX_OPERATOR(Trace, (tensor, self), (result, out))
 {
 	struct view view = view_of(&a->self);
 	struct view out = view_of(&a->out);

@@ -198,14 +198,14 @@ static void resample(const struct op *op, const struct tensor *image, const stru
 
 /* Forwards: the image, its new size, parameters, the result. Back: the gradient, both sizes, parameters, the gradient of the image. */
 #define RESAMPLE_1(NAME, BACK, taps, kind, aligns, ...)                                            \
-	OPERATOR(NAME, (tensor, self), (ints, size), __VA_ARGS__(kind, scale), (tensor, out))      \
+	OPERATOR(NAME, (tensor, self), (ints, size), __VA_ARGS__(kind, scale), (result, out))      \
 	{                                                                                          \
 		const double scales[SPATIAL_MAX] = {(double)a->scale};                             \
                                                                                                    \
 		resample(&a->op, &a->self, &a->out, taps, 1, aligns, scales, false);               \
 	}                                                                                          \
 	OPERATOR(BACK, (tensor, grad), (ints, size), (ints, input_size), __VA_ARGS__(real, scale), \
-		 (tensor, out))                                                                    \
+		 (result, out))                                                                    \
 	{                                                                                          \
 		const double scales[SPATIAL_MAX] = {a->scale};                                     \
                                                                                                    \
@@ -213,7 +213,7 @@ static void resample(const struct op *op, const struct tensor *image, const stru
 	}
 #define RESAMPLE_2(NAME, BACK, taps, kind, aligns, ...)                                            \
 	OPERATOR(NAME, (tensor, self), (ints, size), __VA_ARGS__(kind, scale_h), (kind, scale_w),  \
-		 (tensor, out))                                                                    \
+		 (result, out))                                                                    \
 	{                                                                                          \
 		const double scales[SPATIAL_MAX] = {(double)a->scale_h, (double)a->scale_w};       \
                                                                                                    \
@@ -222,7 +222,7 @@ static void resample(const struct op *op, const struct tensor *image, const stru
 	RESAMPLE_2_BACK(BACK, taps, aligns, __VA_ARGS__)
 #define RESAMPLE_2_BACK(BACK, taps, aligns, ...)                                                   \
 	OPERATOR(BACK, (tensor, grad), (ints, size), (ints, input_size),                           \
-		 __VA_ARGS__(real, scale_h), (real, scale_w), (tensor, out))                       \
+		 __VA_ARGS__(real, scale_h), (real, scale_w), (result, out))                       \
 	{                                                                                          \
 		const double scales[SPATIAL_MAX] = {a->scale_h, a->scale_w};                       \
                                                                                                    \
@@ -230,14 +230,14 @@ static void resample(const struct op *op, const struct tensor *image, const stru
 	}
 #define RESAMPLE_3(NAME, BACK, taps, aligns, ...)                                                  \
 	OPERATOR(NAME, (tensor, self), (ints, size), __VA_ARGS__(real, scale_d), (real, scale_h),  \
-		 (real, scale_w), (tensor, out))                                                   \
+		 (real, scale_w), (result, out))                                                   \
 	{                                                                                          \
 		const double scales[SPATIAL_MAX] = {a->scale_d, a->scale_h, a->scale_w};           \
                                                                                                    \
 		resample(&a->op, &a->self, &a->out, taps, 3, aligns, scales, false);               \
 	}                                                                                          \
 	OPERATOR(BACK, (tensor, grad), (ints, size), (ints, input_size),                           \
-		 __VA_ARGS__(real, scale_d), (real, scale_h), (real, scale_w), (tensor, out))      \
+		 __VA_ARGS__(real, scale_d), (real, scale_h), (real, scale_w), (result, out))      \
 	{                                                                                          \
 		const double scales[SPATIAL_MAX] = {a->scale_d, a->scale_h, a->scale_w};           \
                                                                                                    \
@@ -263,14 +263,14 @@ RESAMPLE_3(UpsampleNearestExact3d, UpsampleNearestExact3dBackward, nearest_exact
 RESAMPLE_3(UpsampleTrilinear3d, UpsampleTrilinear3dBackward, linear, a->align, ALIGN)
 
 /* Without scales. */
-OPERATOR(UpsampleNearest1d, (tensor, self), (ints, size), (tensor, out))
+OPERATOR(UpsampleNearest1d, (tensor, self), (ints, size), (result, out))
 {
 	const double scales[SPATIAL_MAX] = {0};
 
 	resample(&a->op, &a->self, &a->out, nearest, 1, false, scales, false);
 }
 
-OPERATOR(UpsampleNearest2d, (tensor, self), (ints, size), (tensor, out))
+OPERATOR(UpsampleNearest2d, (tensor, self), (ints, size), (result, out))
 {
 	const double scales[SPATIAL_MAX] = {0};
 

@@ -128,7 +128,7 @@ static void sort(const struct op *op, const struct tensor *self, int64_t dim, bo
 }
 
 OPERATOR(Sort, (tensor, self), (boolean, stable), (int64, dim), (boolean, descending),
-	 (tensor, values), (tensor, indices))
+	 (result, values), (result, indices))
 {
 	int64_t length = a->self.dim_count ? a->self.dims[dim_of(&a->self, a->dim)] : 1;
 
@@ -136,13 +136,13 @@ OPERATOR(Sort, (tensor, self), (boolean, stable), (int64, dim), (boolean, descen
 }
 
 OPERATOR(TopkV2, (tensor, self), (int64, k), (int64, dim), (boolean, largest), (boolean, sorted),
-	 (int64, policy), (tensor, values), (tensor, indices))
+	 (int64, policy), (result, values), (result, indices))
 {
 	sort(&a->op, &a->self, a->dim, a->largest, a->k, &a->values, &a->indices);
 }
 
 OPERATOR(Topk, (tensor, self), (int64, k), (int64, dim), (boolean, largest), (boolean, sorted),
-	 (tensor, values), (tensor, indices))
+	 (result, values), (result, indices))
 {
 	sort(&a->op, &a->self, a->dim, a->largest, a->k, &a->values, &a->indices);
 }
@@ -186,7 +186,7 @@ static void run_best(struct entry *row, int64_t length, int64_t wants_least)
 }
 
 #define ALONG(NAME, fn, parameter, kept, ...)                                                      \
-	OPERATOR(NAME, (tensor, self), __VA_ARGS__, (tensor, values), (tensor, indices))           \
+	OPERATOR(NAME, (tensor, self), __VA_ARGS__, (result, values), (result, indices))           \
 	{                                                                                          \
 		struct rows rows = {&a->op, &a->self, a->dim, &a->values, &a->indices, kept};      \
                                                                                                    \
@@ -219,12 +219,12 @@ static void median_of_all(const struct op *op, const struct tensor *self, const 
 	free(all);
 }
 
-OPERATOR(Median, (tensor, self), (tensor, out))
+OPERATOR(Median, (tensor, self), (result, out))
 {
 	median_of_all(&a->op, &a->self, &a->out, false);
 }
 
-OPERATOR(NanMedian, (tensor, self), (tensor, out))
+OPERATOR(NanMedian, (tensor, self), (result, out))
 {
 	median_of_all(&a->op, &a->self, &a->out, true);
 }
@@ -280,7 +280,7 @@ static void find_distinct(const struct distinct *d)
 }
 
 OPERATOR_THAT_WAITS(Unique2, (tensor, self), (boolean, sorted), (boolean, wants_inverse),
-		    (boolean, wants_counts), (tensor, values), (tensor, inverse), (tensor, counts))
+		    (boolean, wants_counts), (result, values), (result, inverse), (result, counts))
 {
 	struct distinct d = {
 		.op = &a->op,
@@ -295,7 +295,7 @@ OPERATOR_THAT_WAITS(Unique2, (tensor, self), (boolean, sorted), (boolean, wants_
 }
 
 OPERATOR_THAT_WAITS(Unique, (tensor, self), (boolean, sorted), (boolean, wants_inverse),
-		    (tensor, values), (tensor, inverse))
+		    (result, values), (result, inverse))
 {
 	struct distinct d = {
 		.op = &a->op,
@@ -397,8 +397,8 @@ static void find_distinct_slices(const struct distinct *d, int64_t wanted_dim)
 #define NO_DIM 1000
 
 OPERATOR_THAT_WAITS(UniqueConsecutive, (tensor, self), (boolean, wants_inverse),
-		    (boolean, wants_counts), (int64, dim), (tensor, values), (tensor, inverse),
-		    (tensor, counts))
+		    (boolean, wants_counts), (int64, dim), (result, values), (result, inverse),
+		    (result, counts))
 {
 	struct distinct d = {
 		.op = &a->op,
@@ -415,7 +415,7 @@ OPERATOR_THAT_WAITS(UniqueConsecutive, (tensor, self), (boolean, wants_inverse),
 }
 
 OPERATOR_THAT_WAITS(UniqueDim, (tensor, self), (boolean, sorted), (boolean, wants_inverse),
-		    (int64, dim), (tensor, values), (tensor, inverse), (tensor, counts))
+		    (int64, dim), (result, values), (result, inverse), (result, counts))
 {
 	struct distinct d = {
 		.op = &a->op,
@@ -455,7 +455,7 @@ static int64_t place_in(const struct view *row, int64_t start, int64_t length,
 }
 
 OPERATOR(SearchSorted, (tensor, sequence), (tensor, self), (boolean, is_int32), (boolean, right),
-	 (tensor, sorter), (tensor, out))
+	 (tensor, sorter), (result, out))
 {
 	int64_t length = a->sequence.dim_count ? a->sequence.dims[a->sequence.dim_count - 1] : 1;
 	int64_t width = a->self.dim_count ? a->self.dims[a->self.dim_count - 1] : 1;
@@ -478,7 +478,7 @@ OPERATOR(SearchSorted, (tensor, sequence), (tensor, self), (boolean, is_int32), 
 }
 
 OPERATOR(SearchSorteds, (tensor, sequence), (scalar, self), (boolean, is_int32), (boolean, right),
-	 (tensor, sorter), (tensor, out))
+	 (tensor, sorter), (result, out))
 {
 	struct entry value = {.value = a->self.real};
 	struct view row = view_of(&a->sequence);
@@ -494,7 +494,7 @@ OPERATOR(SearchSorteds, (tensor, sequence), (scalar, self), (boolean, is_int32),
 }
 
 /* How many elements lie in each of the equal parts of a range; without one, that of the elements. */
-OPERATOR(Histc, (tensor, self), (int64, bins), (scalar, least), (scalar, most), (tensor, out))
+OPERATOR(Histc, (tensor, self), (int64, bins), (scalar, least), (scalar, most), (result, out))
 {
 	int64_t count = tensor_count(&a->self);
 	struct view self = view_of(&a->self);

@@ -8,12 +8,12 @@
 #include "old_math.h"
 
 #define UNARY_COMPLEX(NAME, real, integer)                                                         \
-	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, out))                                      \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (result, out))                                      \
 	{                                                                                          \
 		MAP_ANY_1(&a->out, &a->self, real, integer, complex_##NAME, NULL);                 \
 	}
 #define UNARY(NAME, real, integer)                                                                 \
-	OPERATOR(NAME, (tensor, self), (tensor, out))                                              \
+	OPERATOR(NAME, (tensor, self), (result, out))                                              \
 	{                                                                                          \
 		MAP_1(&a->out, &a->self, real, integer, NULL);                                     \
 	}
@@ -102,7 +102,7 @@ static void round_decimals(const struct tensor *out, const struct tensor *self, 
 	MAP_1(out, self, real_RoundDecimals, NULL, &p);
 }
 
-OPERATOR(RoundDecimals, (tensor, self), (int64, decimals), (tensor, out))
+OPERATOR(RoundDecimals, (tensor, self), (int64, decimals), (result, out))
 {
 	round_decimals(&a->out, &a->self, a->decimals);
 }
@@ -149,7 +149,7 @@ UNARY_IN_PLACE(InplaceLogicalNot, real_LogicalNot, integer_LogicalNot)
 
 /* Of truth values it is the logical one. */
 MAP_INTEGER(BitwiseNot, ~x[0])
-OPERATOR(BitwiseNot, (tensor, self), (tensor, out))
+OPERATOR(BitwiseNot, (tensor, self), (result, out))
 {
 	bool truth = a->self.type == ACL_BOOL;
 
@@ -160,7 +160,7 @@ OPERATOR(BitwiseNot, (tensor, self), (tensor, out))
 MAP_REAL(NanToNum, isnan(x[0]) ? p[0] : x[0] == INFINITY ? p[1] : x[0] == -INFINITY ? p[2] : x[0])
 MAP_INTEGER(NanToNum, x[0])
 
-OPERATOR(NanToNum, (tensor, self), (real32, nan), (real32, posinf), (real32, neginf), (tensor, out))
+OPERATOR(NanToNum, (tensor, self), (real32, nan), (real32, posinf), (real32, neginf), (result, out))
 {
 	struct parameters p = {.p = {(double)a->nan, (double)a->posinf, (double)a->neginf}};
 
@@ -176,13 +176,13 @@ OPERATOR(InplaceNanToNum, (tensor, self), (real32, nan), (real32, posinf), (real
 
 /* Complex numbers and their parts. */
 MAP_COMPLEX(Complex, complex_of(creal(x[0]), creal(x[1])))
-COMPLEX_OPERATOR(Complex, (tensor, real), (tensor, imaginary), (tensor, out))
+COMPLEX_OPERATOR(Complex, (tensor, real), (tensor, imaginary), (result, out))
 {
 	MAP_ANY_2(&a->out, &a->real, &a->imaginary, NULL, NULL, complex_Complex, NULL);
 }
 
 MAP_COMPLEX(Polar, complex_of(creal(x[0]) * cos(creal(x[1])), creal(x[0]) * sin(creal(x[1]))))
-COMPLEX_OPERATOR(Polar, (tensor, size), (tensor, angle), (tensor, out))
+COMPLEX_OPERATOR(Polar, (tensor, size), (tensor, angle), (result, out))
 {
 	MAP_ANY_2(&a->out, &a->size, &a->angle, NULL, NULL, complex_Polar, NULL);
 }

@@ -5,9 +5,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "acl/acl_rt.h"
 #include "codes.h"
 #include "device.h"
 #include "runtime/rt.h"
+#include "shapes.h"
 #include "stream.h"
 
 enum {
@@ -189,6 +191,11 @@ static void run_set(struct task *task)
 	memset(t->dst, t->value, t->size);
 }
 
+static void run_nothing(struct task *task)
+{
+	(void)task;
+}
+
 static bool may_copy(const void *dst, uint64_t dst_max, const void *src, uint64_t count,
 		     int32_t kind)
 {
@@ -218,18 +225,33 @@ rtError_t rtMemcpy(void *dst, uint64_t destMax, const void *src, uint64_t cnt, i
 {
 	if (!may_copy(dst, destMax, src, cnt, kind))
 		return ACL_ERROR_RT_PARAM_INVALID;
-	memmove(dst, src, cnt);
+	switch (shapes_copy(cnt, kind)) {
+	case COPY_IS_DONE:
+		memmove(dst, src, cnt);
+		break;
+	case COPY_IS_ZERO:
+		memset(dst, 0, cnt);
+		break;
+	case COPY_IS_SKIPPED:
+		break;
+	}
 	return ACL_SUCCESS;
 }
 
 rtError_t rtMemcpyAsync(void *dst, uint64_t destMax, const void *src, uint64_t cnt, int32_t kind,
 			rtStream_t stm)
 {
+	static void (*const runs[])(struct task * task) = {
+		[COPY_IS_DONE] = run_copy,
+		[COPY_IS_ZERO] = run_set,
+		[COPY_IS_SKIPPED] = run_nothing,
+	};
+
 	if (!may_copy(dst, destMax, src, cnt, kind))
 		return ACL_ERROR_RT_PARAM_INVALID;
 	return submit(
 		&(struct copy_task){
-			.task.run = run_copy,
+			.task.run = runs[shapes_copy(cnt, kind)],
 			.dst = dst,
 			.src = src,
 			.size = cnt,
@@ -241,7 +263,8 @@ rtError_t rtMemset(void *devPtr, uint64_t destMax, uint32_t val, uint64_t cnt)
 {
 	if (!devPtr || cnt == 0 || cnt > destMax)
 		return ACL_ERROR_RT_PARAM_INVALID;
-	memset(devPtr, (int)val, cnt);
+	if (shapes_copy(cnt, ACL_MEMCPY_DEVICE_TO_DEVICE) == COPY_IS_DONE)
+		memset(devPtr, (int)val, cnt);
 	return ACL_SUCCESS;
 }
 
@@ -251,7 +274,9 @@ rtError_t rtMemsetAsync(void *devPtr, uint64_t destMax, uint32_t val, uint64_t c
 		return ACL_ERROR_RT_PARAM_INVALID;
 	return submit(
 		&(struct copy_task){
-			.task.run = run_set,
+			.task.run = shapes_copy(cnt, ACL_MEMCPY_DEVICE_TO_DEVICE) == COPY_IS_DONE
+					    ? run_set
+					    : run_nothing,
 			.dst = devPtr,
 			.value = (int)val,
 			.size = cnt,

@@ -133,6 +133,9 @@ rtError_t rtSimStreamIdle(rtStream_t stm, bool *idle);
  */
 void rtSimTaskFailed(const char *why);
 const char *rtSimFailure(void);
+/* Elements of the largest tensor that operators compute with: RT_SIM_ALL unless SIMNPU_SHAPES=1. */
+#define RT_SIM_ALL (INT64_MAX - 1)
+int64_t rtSimComputed(void);
 rtError_t rtGetStreamId(rtStream_t stm, int32_t *streamId);
 
 rtError_t rtEventCreate(rtEvent_t *evt);
