@@ -70,15 +70,16 @@ def _call_above_autograd(function, *args, **kwargs):
 class _Plan:
     """What an operator's schema says. Places are numbers of positional arguments, or names."""
 
-    __slots__ = ("function", "name", "alias", "call", "reads", "writes", "fresh", "unsaid", "training", "lasting")
+    __slots__ = ("function", "name", "watched", "alias", "call", "reads", "writes", "fresh", "unsaid", "training", "lasting")
 
     def __init__(self, function):
         self.function = function  # lives as long as its id is in use
         schema = getattr(function, "_schema", None)
-        if schema is not None and schema.name.startswith("profiler::"):
-            schema = None  # marks of PyTorch's own profiler: nothing is computed
-        self.name = None if schema is None else f"{function.__module__}.{function.__name__}".encode()
+        self.watched = None if schema is None else f"{function.__module__}.{function.__name__}".encode()  # whatever it is
         self.alias = b"" if schema is None else schema.name.encode()  # as PyTorch's own messages call it: aten::mul
+        if schema is not None and schema.name.startswith("profiler::"):
+            schema = None  # marks of PyTorch's own profiler: nothing is computed, so only watched memory is looked at
+        self.name = None if schema is None else self.watched
         # The overload's own function, without the Python frame around it.
         self.call = function._op if type(function) is torch._ops.OpOverload else function
         if schema is not None and _is_above_autograd(function):
@@ -416,7 +417,7 @@ def _watched_dispatch(self, func, types, args=(), kwargs=None):
         plan = _plans.get(id(func))
         if plan is None:
             plan = _plans[id(func)] = _Plan(func)
-        name, alias = plan.name, plan.alias
+        name, alias = plan.watched, plan.alias
         # Memory of the host may be watched where its operators are not recorded.
         device = _where(args, kwargs or _NOTHING) or 0
         number = None if name is None else watcher.begin(name, device, alias)

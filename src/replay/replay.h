@@ -149,7 +149,7 @@ struct usage {
 /* Devices that a user asked for. Zeroed: all. */
 struct replay_choice {
 	bool some; /* the others count */
-	bool host; /* tensors in host memory; pinned host memory belongs to every choice */
+	bool host; /* tensors in host memory; with them, or where all devices are chosen, also pinned host memory */
 	/* A bit for each, up to 31; all bits: every one. */
 	uint32_t npus, gpus;
 };

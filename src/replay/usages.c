@@ -29,6 +29,8 @@ bool replay_choice_takes(const struct replay_choice *choice, uint8_t vendor, uin
 {
 	if (!choice->some || device == DEVICE_UNKNOWN)
 		return true;
+	if (device == DEVICE_HOST && pool == POOL_host_pinned)
+		return settings_take_pinned(choice->npus, choice->gpus, choice->host);
 	if (device == DEVICE_HOST)
 		return pool != POOL_host || choice->host;
 	return settings_take_device(choice->npus, choice->gpus, vendor, device);

@@ -158,6 +158,8 @@ static bool device_wanted(const struct row_filter *filter, const struct context 
 {
 	uint32_t device = context->device;
 
+	if (device == DEVICE_HOST && context->pool == POOL_host_pinned)
+		return settings_take_pinned(filter->npus, filter->gpus, filter->host != 0);
 	if (device == DEVICE_HOST)
 		return context->pool != POOL_host || filter->host;
 	return device == DEVICE_UNKNOWN ||

@@ -55,6 +55,12 @@ MSCOPE_INLINE void settings_to_numbers(const struct event_settings *settings, ui
 	((settings)->all_devices ? UINT32_MAX : (uint32_t)(settings)->devices)
 #define SETTINGS_GPUS(settings) (SETTINGS_NPUS(settings) ^ (uint32_t)(settings)->gpus_otherwise)
 
+/* Whether pinned and registered host memory is chosen: by `cpu`, and where no device was named, so that all are chosen. */
+MSCOPE_INLINE bool settings_take_pinned(uint32_t npus, uint32_t gpus, bool host)
+{
+	return host || (npus == UINT32_MAX && gpus == UINT32_MAX);
+}
+
 /*
  * Whether a device of a vendor is chosen: `npus` and `gpus` have a bit for each that is, all bits mean every one, also beyond 31.
  * Of a vendor that is unknown, either choice counts.

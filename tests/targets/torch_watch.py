@@ -20,14 +20,14 @@ def holds(tensor):
     return ctypes.string_at(tensor.data_ptr(), tensor.nbytes).hex()
 
 
-def run(operator, watched, name, *arguments):
+def run(operator, watched, name, *arguments, library="aten"):
     """Calls an operator; notes what the watched tensor holds around it, if there is one."""
     count[operator] = count.get(operator, 0) + 1
     function, overload = operator.split(".")
     data = None if watched is None else holds(watched)
-    result = getattr(getattr(torch.ops.aten, function), overload)(*arguments)
+    result = getattr(getattr(getattr(torch.ops, library), function), overload)(*arguments)
     if watched is not None:
-        dump = f"torch._ops.aten.{operator}_{count[operator]}-{name}_0"
+        dump = f"torch._ops.{library}.{operator}_{count[operator]}-{name}_0"
         said[f"{dump}_before"] = data
         said[f"{dump}_after"] = holds(watched)
     return result
@@ -56,6 +56,7 @@ else:
     d = run("add.Tensor", c, "START", c, 1)
     run("add_.Tensor", c, "START", c, 5)
     e = run("relu.default", c, "START", d)
+    run("_record_function_enter_new.default", c, "START", "a mark of PyTorch's profiler", None, library="profiler")
     f = run("neg.default", c, "START", e)
     run("neg.default", None, None, f)
 print(json.dumps({"dumps": said}))
