@@ -738,7 +738,7 @@ assert msmemscope.config() is None
 @pytest.mark.parametrize("arguments, events", [
     ('events="launch"', set()), ('events=""', set()), ('events="free"', {"MALLOC", "FREE"}),
     ('events="", analysis="leaks"', {"MALLOC", "FREE"}), ('events="launch", analysis=""', set()),
-    ('device="npu:1"', {"MALLOC", "FREE"}), ('device="cpu"', set()),
+    ('device="npu:1"', {"MALLOC", "FREE"}), ('device="cpu"', set()), ('analysis=""', {"MALLOC", "FREE"}),
 ])
 def test_config_chooses_what_is_written(scripts, how, arguments, events):
     """An analysis that is named adds its events; an empty value switches off."""
@@ -756,6 +756,8 @@ npu.stop()
     assert Counter(row.type for row in rows)["START_TRACE"] == 1
     if "npu:1" in arguments:
         assert {row.device for row in rows} == {"1", "N/A"}
+    if how == "preloaded" and events:
+        assert ("Leaks are not judged: no step was marked" in run.stderr) == ('analysis=""' not in arguments), run.stderr
 
 
 @pytest.mark.parametrize("how", ["preloaded", "command"])
@@ -774,12 +776,14 @@ window(8192, call_stack="c:3")
 window(12288)
 window(16384, events="launch")
 window(20480, level="op")
+window(24576, call_stack="")
+window(28672, call_stack="c:2", inefficient="", watch="", level="")
 """
     run = scripts.preloaded(script) if how == "preloaded" else \
         scripts.command(script, "--collect-mode=deferred", "--call-stack=c:6")
     depths = {row.attr["size"]: len(row.c_stack) for row in run.check().rows() if row.event == "MALLOC"}
     base = 6 if how == "command" else 0
-    assert depths == {4096: base, 8192: 3, 12288: 3, 20480: base}
+    assert depths == {4096: base, 8192: 3, 12288: 3, 20480: base, 24576: 0, 28672: 2}
 
 
 def test_a_window_without_python_stacks_records_sites_again(scripts, msmemscope):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import insight
 import rows as rows_module
 
 # Beside a checkout of the project; other people's data, so not part of it.
@@ -178,6 +179,38 @@ def test_insight_finds_in_it_what_our_report_says(recorded, msmemscope, name, ar
     for path in databases(project):
         check_form(path)
     check_totals(msmemscope, project)
+
+
+BREAKS = {
+    "is not JSON": """UPDATE memscope_dump SET Attr = replace(Attr, '}', ',inefficient_type:early_allocation}') WHERE Event = 'MALLOC'""",
+    "are not all texts": "UPDATE memscope_dump SET Attr = json_set(Attr, '$.used', 5) WHERE Event = 'FREE'",
+    "without a size": "UPDATE memscope_dump SET Attr = json_remove(Attr, '$.size') WHERE Event = 'MALLOC'",
+    "allocation_id is not a number": "UPDATE memscope_dump SET Attr = json_set(Attr, '$.allocation_id', 'x1') WHERE Event = 'FREE'",
+    "again": "UPDATE memscope_dump SET Event = 'MALLOC' WHERE Event = 'FREE'",
+    "without MALLOC": "DELETE FROM memscope_dump WHERE Event = 'MALLOC'",
+    "no row of a device": "UPDATE memscope_dump SET \"Device Id\" = 'N/A'",
+    "moments 0": 'UPDATE memscope_dump SET "Timestamp(ns)" = 0 WHERE rowid = 2',
+    "Timestamp(ns) is text": 'UPDATE memscope_dump SET "Timestamp(ns)" = \'N/A\' WHERE rowid = 2',
+    "which Insight makes itself": "CREATE TABLE memory_block (id INTEGER)",
+    "columns": "ALTER TABLE memscope_dump RENAME COLUMN Name TO Title",
+    "no table": "DROP TABLE memscope_dump",
+    "is not a process": "CREATE TABLE python_trace_x AS SELECT 1 AS FuncInfo",
+    "no column EndTime(ns)": 'CREATE TABLE python_trace_7 (FuncInfo, "StartTime(ns)", "Thread Id", "Process Id")',
+    "with a start and an end": 'CREATE TABLE python_trace_7 (FuncInfo, "StartTime(ns)", "EndTime(ns)", "Thread Id", "Process Id")',
+}
+
+
+def test_each_fault_that_insight_would_meet_is_found(recorded, tmp_path):
+    """The checks that run after every test (lib/insight.py) have to fail when they should."""
+    good = databases(recorded([], "many_devices", 1))[0]
+    assert insight.faults(good) == []
+    for number, (found, statement) in enumerate(BREAKS.items()):
+        path = shutil.copy(good, tmp_path / f"{number}.db")
+        db = sqlite3.connect(path)
+        db.execute(statement)
+        db.commit()
+        db.close()
+        assert any(found in one for one in insight.faults(path)), (found, insight.faults(path))
 
 
 def test_blocks_that_live_on_can_be_closed_for_insight(recorded):

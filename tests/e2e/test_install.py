@@ -186,7 +186,7 @@ def test_the_demo_shows_its_build_as_one_line(tmp_path, terminal, good):
     assert (b"\r\033[KBuilding msmemscope [2/3]" in done.stdout) == terminal
 
 
-OLDEST = {"PyTorch, CPU tensors": "2.3.1", "torch_npu (Ascend Extension for PyTorch)": "2.1.0", "CANN": "8.2.RC1", "ATB": "8.2.RC1",
+OLDEST = {"PyTorch, CPU tensors": "2.1.2", "torch_npu (Ascend Extension for PyTorch)": "2.1.0", "CANN": "8.2.RC1", "ATB": "8.2.RC1",
           "MindSpore": "2.7.0"}
 
 
@@ -199,6 +199,19 @@ def test_the_page_of_versions_has_the_oldest_ones_and_how_they_were_checked():
         [(_, oldest, _, how)] = [row for row in rows if row[0].split(" (")[0] == software.split(" (")[0]]
         assert version in oldest, (software, oldest)
         assert re.search(r"\b(CI|soak|by hand|simulated NPU)\b", how), (software, how)
+    # What CI and soak install is what the page says they do.
+    def text(name):
+        return (ROOT / name).read_text(encoding="utf-8")
+
+    wheels = re.search(r"^VERSIONS = \((.*)\)", text("tests/realclients/soak_wheels.py"), re.M)[1]
+    graphs = re.search(r"^VERSIONS = \((.*)\)", text("tests/realclients/soak_mindspore.py"), re.M)[1]
+    installed = dict(re.findall(r"^(?:pip|npu) +(torch|torch_npu)==(\S+)", text("tools/packages.txt"), re.M))
+    for start, versions, where in (
+            ("PyTorch, CPU tensors", [installed["torch"]], "CI"), ("torch_npu", [installed["torch_npu"]], "CI"),
+            ("PyTorch, CPU tensors", [re.search(r"^torch=\$\{TORCH:-(\S+)\}", text("tools/soak.sh"), re.M)[1]], "soak"),
+            ("torch_npu", re.findall(r'"([^"]+)"', wheels), "soak"), ("MindSpore", re.findall(r'"([^"]+)"', graphs), "soak")):
+        [row] = [" ".join(row) for row in rows if row[0].startswith(start)]
+        assert versions and where in row and all(version in row for version in versions), (start, versions, where, row)
     parts = re.search(r'^parts="([^"]*)"', (ROOT / "tools" / "soak.sh").read_text(encoding="utf-8"), re.M)[1].split()
     named = set(re.findall(r"PART=(\w+)", page))
     assert named and named <= set(parts), named - set(parts)

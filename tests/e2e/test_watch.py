@@ -109,10 +109,14 @@ def test_in_the_csv_slashes_stay_and_commas_are_quoted(msmemscope, program):
     assert f'\n"0_{tid}_x,""y""_1-a/b_0_before.bin",' in text
 
 
-def test_the_csv_has_device_and_time_in_its_name(msmemscope, program):
-    run = watched(msmemscope, program, "op0,op1", *CHAIN)
+@pytest.mark.parametrize("device", ["0", "3", "cpu"])
+def test_the_csv_has_device_and_time_in_its_name(msmemscope, program, device):
+    words = ["--host", *CHAIN] if device == "cpu" else CHAIN
+    run = msmemscope("--watch=op0,op1", "--", *program("watch_ops", *words),
+                     env={} if device == "cpu" else {"ASCEND_RT_VISIBLE_DEVICES": device}).check()
     (name,) = [path.name for path in (run.out / "watch_dump").iterdir()]
-    stamp = re.fullmatch(r"watch_dump_data_check_sum_0_(\d{14})\.csv", name)[1]
+    stamp = re.fullmatch(rf"watch_dump_data_check_sum_{device}_(\d{{14}})\.csv", name)[1]
+    assert checksums(run.out, device) == sums(expected(run.stdout, start="op0", end="op1", device=device))
     assert abs(int(stamp) - int(re.search(r"_(\d{14})_", run.project().path.name)[1])) < 100
     config = json.loads((run.project().path / "config.json").read_text(encoding="utf-8"))
     assert config["watchConfig"] == {"end": "op1", "fullContent": False, "isWatched": True, "outputId": 4294967295,

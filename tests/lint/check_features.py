@@ -9,10 +9,10 @@ TABLE = "tests/features.md"
 
 
 def rows(text):
-    """(id, what, proven by) of each table row.
+    """(id, what, proven by, break) of each table row.
 
-    >>> rows("| id | what | proven by |\\n|---|---|---|\\n| F001 | runs a \\\\| b | not yet |\\n")
-    [('F001', 'runs a \\\\| b', 'not yet')]
+    >>> rows("| id | what | proven by | break |\\n|---|---|---|---|\\n| F001 | runs a \\\\| b | not yet | none |\\n")
+    [('F001', 'runs a \\\\| b', 'not yet', 'none')]
     """
     found = []
     for line in text.splitlines():
@@ -43,12 +43,12 @@ def has_test(source, name, function):
 def problems(text, sources):
     """Failures of the table `text`, given {path below tests/: text} of the test files.
 
-    >>> good = "\\n".join(f"| {feature} | something | not yet |" for feature in FEATURES)
+    >>> good = "\\n".join(f"| {feature} | something | not yet | it fails |" for feature in FEATURES)
     >>> problems(good, {})
     []
     >>> problems(good.replace("| F002 |", "| F003 |"), {})
     ['F002: no row', 'F003: 2 rows']
-    >>> problems(good + "\\n| F157 | something | not yet |", {})
+    >>> problems(good + "\\n| F157 | something | not yet | it fails |", {})
     ['F157: no such feature']
     >>> proven = good.replace("not yet", "`e2e/test_x.py::test_a`; db not yet", 1)
     >>> problems(proven, {"e2e/test_x.py": "def test_a():"})
@@ -61,6 +61,8 @@ def problems(text, sources):
     ['F001: proven by neither a test (`file::function`) nor "not yet"']
     >>> problems(good.replace("something", "", 1), {})
     ['F001: says nothing about what it is']
+    >>> problems(good.replace("it fails", "", 1), {})
+    ['F001: names no break that its tests catch']
     """
     table = rows(text)
     ids = [row[0] for row in table]
@@ -68,12 +70,14 @@ def problems(text, sources):
     failures += [f"{feature}: {ids.count(feature)} rows" for feature in dict.fromkeys(ids) if ids.count(feature) > 1]
     failures += [f"{feature}: no such feature" for feature in ids if feature not in FEATURES]
     for row in table:
-        if len(row) != 3:
-            failures.append(f"{row[0]}: {len(row)} columns instead of 3")
+        if len(row) != 4:
+            failures.append(f"{row[0]}: {len(row)} columns instead of 4")
             continue
-        feature, what, proof = row
+        feature, what, proof, wrong = row
         if not what:
             failures.append(f"{feature}: says nothing about what it is")
+        if not wrong:
+            failures.append(f"{feature}: names no break that its tests catch")
         tests = re.findall(r"`([^`]+)::([^`]+)`", proof)
         if not tests and proof != "not yet":
             failures.append(f'{feature}: proven by neither a test (`file::function`) nor "not yet"')

@@ -5,6 +5,8 @@ import json
 import re
 import subprocess
 
+import pytest
+
 from clients import HERE
 
 
@@ -14,6 +16,8 @@ def line_of(program, text):
     found = [number for number, line in enumerate(lines, 1) if text in line]
     assert len(found) == 1
     return found[0]
+
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def test_a_leak_is_found_by_its_line(client):
@@ -64,6 +68,13 @@ def test_nearly_all_of_the_peak_has_a_class(client):
             peak = now.copy()
     assert sum(size for name, size in peak.items() if name.startswith("model@")) >= 0.99 * peak.total() > 0, peak
     assert all(peak[f"model@{name}"] > 0 for name in ("weight", "optimizer_state", "input", "activation")), peak
+    # The screen has these bytes by class for the device, in the order of their size, and they add up.
+    head = re.search(r"^Memory of NPU 0 by class at the peak \(([\d.]+) (\w+), step \d+\)\n((?:  .*\n)+)", result.stderr, re.M)
+    shown = {name: float(number) * UNITS[unit] for number, unit, name in re.findall(r"^ +([\d.]+) (\w+) +\d+ %  (.+)$", head[3], re.M)}
+    for name, kind in (("weights", "weight"), ("optimizer state", "optimizer_state"), ("activations", "activation"), ("inputs", "input")):
+        assert shown[name] == pytest.approx(peak[f"model@{kind}"], rel=0.02), (name, shown, peak)
+    assert list(shown.values()) == sorted(shown.values(), reverse=True)
+    assert sum(shown.values()) == pytest.approx(float(head[1]) * UNITS[head[2]], rel=0.02)
 
 
 def test_the_peak_falls_by_what_is_predicted(client):

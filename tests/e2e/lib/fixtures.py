@@ -35,6 +35,7 @@ import pytest
 
 import costs
 import harness
+import insight
 import same
 from atb import operators  # noqa: F401
 from cuda import cuda, cuda_env  # noqa: F401
@@ -56,6 +57,7 @@ def pytest_configure(config):
         config.pluginmanager.register(costs)
     config.addinivalue_line("markers", "qemu: also run against the aarch64 build under qemu-user")
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
+    config.addinivalue_line("markers", "not_insight(why): databases that the test leaves are not for Insight (lib/insight.py)")
     config.addinivalue_line("markers", "not_same(why): what the test leaves behind is not compared in all forms (lib/same.py)")
 
 
@@ -169,10 +171,12 @@ def out(request):
 
 @pytest.fixture
 def msmemscope(dist, out, runner, request):
-    """What its launches wrote must agree in every form (same.py), unless a test says why not: @pytest.mark.not_same("why")."""
+    """What its launches wrote must agree in every form (same.py), unless a test says why not: @pytest.mark.not_same("why"). Each
+    database that it leaves must be one that Insight opens (insight.py), unless: @pytest.mark.not_insight("why")."""
     command = harness.Command(dist, out, runner)
     yield command
     command.close()
+    insight.after(request.node, [out, request.node.funcargs.get("tmp_path")])
     same.after(request.node, command, out)
 
 
