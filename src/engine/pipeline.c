@@ -255,6 +255,15 @@ static void pipeline_beat(struct pipeline *pipeline)
 		atomic_fetch_add_explicit(heartbeat(pipeline), 1, memory_order_relaxed);
 }
 
+/* Alone it takes what all may take together; runs_keep_limit() looks at the rest. */
+static void keep_limit(struct pipeline *pipeline)
+{
+	uint64_t limit = pipeline->live ? pipeline->session->max_disk_bytes : 0;
+
+	if (limit != 0 && pipeline_disk_bytes(pipeline) > limit)
+		(void)pipeline_shrink(pipeline);
+}
+
 /* Takes up to `most` events, and shows signs of life meanwhile. */
 static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 {
@@ -271,6 +280,8 @@ static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 		if (r < 0)
 			(void)error_set(&pipeline->read_error, r,
 					"cannot read more of the trace: %s", mscope_status_str(r));
+		/* An engine that is late has much to read at once, also after the program has ended. */
+		keep_limit(pipeline);
 	}
 	return count;
 }
@@ -322,10 +333,6 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 		run_inject_flush(pipeline->run);
 		pipeline->injected_ns = clock_monotonic_ns();
 	}
-	/* Alone it takes what all may take together; runs_keep_limit() looks at the rest. */
-	if (pipeline->session->max_disk_bytes != 0 &&
-	    pipeline_disk_bytes(pipeline) > pipeline->session->max_disk_bytes)
-		(void)pipeline_shrink(pipeline);
 	return count;
 }
 

@@ -102,6 +102,13 @@ static int sort_blocks(struct replay *replay)
 	return r;
 }
 
+/* Of two blocks that have the address: the smaller, or of the same size the newer. The order of lanes does not come back from a checkpoint. */
+static bool is_closer(const struct block *block, const struct block *than)
+{
+	return block->size_bytes != than->size_bytes ? block->size_bytes < than->size_bytes
+						     : block->allocation_id > than->allocation_id;
+}
+
 const struct block *replay_block_at(struct replay *replay, uint32_t device, uint64_t address)
 {
 	struct blocks *blocks = &replay->blocks;
@@ -126,7 +133,7 @@ const struct block *replay_block_at(struct replay *replay, uint32_t device, uint
 		if (address != block->address && address - block->address >= block->size_bytes)
 			continue;
 		if (best == NULL || driver < best_is_driver ||
-		    (driver == best_is_driver && block->size_bytes < best->size_bytes)) {
+		    (driver == best_is_driver && is_closer(block, best))) {
 			best = block;
 			best_is_driver = driver;
 		}

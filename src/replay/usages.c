@@ -373,7 +373,9 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 			    .peak_time_ns = usage->peak_time_ns,
 			    .allocated_bytes = usage->allocated_bytes,
 			    .allocations = usage->allocations, .frees = usage->frees,
-			    .reserved_bytes = usage->reserved_bytes);
+			    .reserved_bytes = usage->reserved_bytes, .vendor = usage->vendor,
+			    .complete = 1, .peak_reserved_bytes = usage->peak_reserved_bytes,
+			    .highest_bytes = usage->highest_bytes);
 		if (usage->returned_bytes != 0)
 			BUILDER_PUT(&cp->builder, kept_returned, 0, .device = usage->device,
 				    .pool = usage->pool, .bytes = usage->returned_bytes);
@@ -435,16 +437,19 @@ int usages_load_kept_usage(struct replay *replay, const struct trace_event *even
 	struct usage *usage;
 
 	event_kept_usage_decode(event->words, &kept);
-	usage = entry_at(replay, VENDOR_UNKNOWN, (uint8_t)kept.pool, (uint32_t)kept.device);
+	usage = entry_at(replay, (uint8_t)kept.vendor, (uint8_t)kept.pool, (uint32_t)kept.device);
 	if (usage == NULL)
 		return -ENOMEM;
-	usage->peak_bytes = usage->highest_bytes = kept.peak_bytes;
+	usage->peak_bytes = kept.peak_bytes;
+	usage->highest_bytes = kept.complete ? kept.highest_bytes : kept.peak_bytes;
 	usage->peak_time_ns = kept.peak_time_ns;
 	usage->allocated_bytes = kept.allocated_bytes;
 	usage->allocations = kept.allocations;
 	usage->frees = kept.frees;
 	usage->reserved_bytes = kept.reserved_bytes;
-	usage->peak_reserved_bytes = kept.reserved_bytes == UINT64_MAX ? 0 : kept.reserved_bytes;
+	usage->peak_reserved_bytes = kept.complete			 ? kept.peak_reserved_bytes
+				     : kept.reserved_bytes == UINT64_MAX ? 0
+									 : kept.reserved_bytes;
 	/* What older traces do not have. */
 	usage->at_peak = (struct usage_peak){.reserved_bytes = usage->peak_reserved_bytes,
 					     .driver_bytes = UINT64_MAX};

@@ -35,7 +35,7 @@ static void say_pools(const struct model *model, struct json *json)
 	for (i = 0; i < model->pool_count; i++) {
 		const struct model_pool *pool = &model->pools[i];
 
-		if (pool->blocks == 0 || pool->hidden)
+		if ((pool->blocks == 0 && !pool->dropped_peak) || pool->hidden)
 			continue;
 		device_text(pool->device, device);
 		json_object(json, NULL);
@@ -44,6 +44,8 @@ static void say_pools(const struct model *model, struct json *json)
 		json_string(json, "device", device);
 		json_u64(json, "peak_bytes", pool->peak_bytes);
 		json_u64(json, "peak_ns", model_since(model, pool->peak_ns));
+		if (pool->dropped_peak)
+			json_bool(json, "dropped_peak", true);
 		json_u64(json, "blocks", pool->blocks);
 		json_u64(json, "total_bytes", pool->total_bytes);
 		json_bool(json, "driver", pool_is_driver(pool->pool));

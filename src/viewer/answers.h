@@ -26,6 +26,7 @@ enum answer_what {
 	OF_MOMENT, /* blocks that live at `at`; with `and` also at that one, side by side */
 	OF_LEAKS,  /* blocks of places that are called leaks */
 	OF_ALL,	   /* everything that was allocated */
+	OF_PEAK,   /* as OF_MOMENT; `at` is the pool's peak, which may be older than the trace */
 };
 
 struct question {

@@ -203,7 +203,7 @@ static void add_stacks(struct file *file, const struct model *model, size_t run,
 	const struct {
 		const char *of;
 		uint64_t at;
-	} trees[] = {{"peak", model->pools[pool].peak_ns - model->from_ns},
+	} trees[] = {{"peak", model_since(model, model->pools[pool].peak_ns)},
 		     {"leaks", 0},
 		     {"end", model->to_ns - model->from_ns},
 		     {"all", 0}};
@@ -237,7 +237,7 @@ static void add_tables(struct file *file, size_t run, size_t pool)
 static void add_pool(struct file *file, const struct model *model, size_t run, size_t pool)
 {
 	static const char *const groups[] = {"place", "owner"};
-	const uint64_t peak = model->pools[pool].peak_ns - model->from_ns;
+	const uint64_t peak = model_since(model, model->pools[pool].peak_ns);
 	char query[160], key[64];
 	uint64_t moments[2];
 	size_t i;
@@ -246,8 +246,8 @@ static void add_pool(struct file *file, const struct model *model, size_t run, s
 	for (i = 0; i < 2; i++) {
 		add_series(file, run, pool, groups[i], WIDTH);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
-		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu", run,
-			       pool, groups[i], (unsigned long long)peak);
+		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu&of=peak",
+			       run, pool, groups[i], (unsigned long long)peak);
 		file->left_out += !add(file, "moment", key, query);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/usual", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu&and=%llu",
@@ -263,14 +263,14 @@ static void add_pool(struct file *file, const struct model *model, size_t run, s
 static void add_rectangles(struct file *file, const struct model *model, size_t run, size_t pool)
 {
 	static const char *const groups[] = {"place", "owner"};
-	const uint64_t peak = model->pools[pool].peak_ns - model->from_ns;
+	const uint64_t peak = model_since(model, model->pools[pool].peak_ns);
 	char query[128], key[64];
 	size_t i;
 
 	for (i = 0; i < 2; i++) {
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
-		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu", run,
-			       pool, groups[i], (unsigned long long)peak);
+		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu&of=peak",
+			       run, pool, groups[i], (unsigned long long)peak);
 		file->left_out += !add(file, "segments", key, query);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s", run, pool,

@@ -11,12 +11,13 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "trace/launch.h"
+#include "trace/pack.h"
 #include "trace/settings.h"
 
 #define MARKERS_MAX    10000u
 #define ONE_REFUSAL_NS 1000000u
 
-static struct model_pool *pool_at(struct model *model, size_t index)
+struct model_pool *model_pool_at(struct model *model, size_t index)
 {
 	while (index >= model->pool_count) {
 		struct model_pool *pool;
@@ -78,37 +79,53 @@ static int add_steps(struct model *model, const struct replay *replay, uint64_t 
 	return 0;
 }
 
-static int take_block(struct model *model, struct replay *replay, const struct row *row)
+struct model_block *model_block_of(struct model *model, struct replay *replay,
+				   const struct block *block, uint64_t start_ns)
 {
-	const struct block *block = row->block;
 	struct model_block *to;
 	struct model_pool *pool;
 	size_t usages, index;
-	int r = 0;
 
 	index = (size_t)(replay_usage(replay, block) - replay_usages(replay, &usages));
-	pool = pool_at(model, index);
+	pool = model_pool_at(model, index);
 	to = pool == NULL ? NULL : spool_at(&model->blocks, block->allocation_id);
+	if (to == NULL || to->pool != 0)
+		return to;
+	*to = (struct model_block){.start_ns = start_ns,
+				   .end_ns = MODEL_ALIVE,
+				   .address = block->address,
+				   .size_bytes = block->size_bytes,
+				   .requested_bytes = block->requested_bytes,
+				   .pool_place = block->place,
+				   .stack = block->stack,
+				   .owner = block->owner,
+				   .tid = block->tid,
+				   .step = block->latest_step,
+				   .outside = block->outside_window,
+				   .pool = (uint32_t)index + 1};
+	pool->blocks++;
+	if (block->allocation_id >= model->block_count)
+		model->block_count = block->allocation_id + 1;
+	return to;
+}
+
+static int take_block(struct model *model, struct replay *replay, const struct row *row)
+{
+	const struct block *block = row->block;
+	/* The first event after a checkpoint may free a block of before. */
+	bool before = row->kind == ROW_FREE && model->cut_ns == 0 &&
+		      run_is_checkpointed(model->input.run);
+	struct model_block *to = model_block_of(
+		model, replay, block,
+		before ? run_wall_ns(model->input.run, block->time_ns) : row->time_ns);
+	struct model_pool *pool;
+	int r = 0;
+
 	if (to == NULL)
 		return -ENOSPC;
-	if (to->pool == 0) {
-		*to = (struct model_block){.start_ns = row->time_ns,
-					   .end_ns = MODEL_ALIVE,
-					   .address = block->address,
-					   .size_bytes = block->size_bytes,
-					   .requested_bytes = block->requested_bytes,
-					   .pool_place = block->place,
-					   .stack = block->stack,
-					   .operation =
-						   history_operator(&model->history, row->writer),
-					   .tid = block->tid,
-					   .step = block->latest_step,
-					   .outside = block->outside_window,
-					   .pool = (uint32_t)index + 1};
-		pool->blocks++;
-		if (block->allocation_id >= model->block_count)
-			model->block_count = block->allocation_id + 1;
-	}
+	pool = &model->pools[to->pool - 1];
+	if (to->start_ns == row->time_ns && row->kind == ROW_MALLOC)
+		to->operation = history_operator(&model->history, row->writer);
 	to->owner = block->owner;
 	if (row->kind == ROW_FREE) {
 		to->end_ns = row->time_ns;
@@ -137,8 +154,12 @@ static void count_access(struct model *model, const struct row *row)
 static int on_event(void *arg, struct replay *replay, const struct trace_event *event)
 {
 	struct model *model = arg;
+	int r = 0;
 
-	return history_event(&model->history, model->input.run, replay, event);
+	if (model->cut_ns == 0 && event->writer != CHECKPOINT_WRITER &&
+	    run_is_checkpointed(model->input.run))
+		r = model_take_checkpoint(model, replay);
+	return r < 0 ? r : history_event(&model->history, model->input.run, replay, event);
 }
 
 /* A program has called start(): what was before it is not shown, but for blocks that still live. */
@@ -208,6 +229,7 @@ static void update_pools(struct model *model)
 		if (model->last_window)
 			(void)line_highest(&pool->lines[MODEL_USED], model->from_ns, model->to_ns,
 					   &pool->peak_ns, &pool->peak_bytes);
+		pool->dropped_peak = pool->peak_bytes > 0 && pool->peak_ns < model->cut_ns;
 	}
 	model->events = replay_totals(model->pass.replay)->events;
 }
@@ -254,6 +276,8 @@ int model_read(struct model *model, uint64_t most)
 	ends = model->caught_up && (!model->is_live || model->live.ended);
 	if (r == 0 && ends)
 		r = pass_end(&model->pass);
+	if (r == 0 && ends && model->cut_ns == 0 && run_is_checkpointed(model->input.run))
+		r = model_take_checkpoint(model, model->pass.replay);
 	update_pools(model);
 	if (r == 0 && ends)
 		finish(model);

@@ -54,7 +54,8 @@ struct model_pool {
 	uint64_t peak_bytes, peak_ns;
 	uint64_t total_bytes; /* of the device, 0: unknown */
 	uint64_t blocks;
-	bool hidden; /* of a device that nobody asked for */
+	bool hidden;	   /* of a device that nobody asked for */
+	bool dropped_peak; /* it was before the part of the trace that is left: see model_cut.c */
 };
 
 struct model_step {
@@ -96,6 +97,7 @@ struct model {
 	/* Set after model_open(): times before the last start() of the program are left out. */
 	bool last_window;
 	uint64_t from_ns, to_ns;
+	uint64_t cut_ns; /* where what --max-disk left of the trace starts; 0: the trace is whole */
 	uint64_t events;
 	/* The place of each stack, found when first asked for. */
 	uint32_t *sites;
@@ -140,6 +142,28 @@ bool model_live_is_due(const struct model *model);
 
 /* Says the findings of what had come a moment ago. False: there are none yet. */
 bool model_live_findings(struct model *model, struct json *json);
+
+/* ---- a trace whose oldest part was dropped: model_cut.c ---- */
+
+/* Takes pools and live blocks of the checkpoint that the trace starts with, once it is loaded. 0, -ENOMEM or -ENOSPC. */
+int model_take_checkpoint(struct model *model, struct replay *replay);
+
+struct peaks;
+
+/* Who held the peak of a pool whose blocks of that time were dropped, out of `peaks`, which needs peaks_fini(); NULL: it is not known. */
+const struct peak *model_dropped_peak(struct model *model, const struct model_pool *pool,
+				      struct peaks *peaks);
+
+/* A block that stands for those of one holder of such a peak, for group_key(). */
+struct peak_place;
+struct model_block model_holder(const struct peak_place *place);
+
+/* The pool with this index, new or known; NULL: no memory or disk. */
+struct model_pool *model_pool_at(struct model *model, size_t index);
+
+/* The block with this number, new or known; `start_ns` counts if it is new. NULL: no memory or disk. */
+struct model_block *model_block_of(struct model *model, struct replay *replay,
+				   const struct block *block, uint64_t start_ns);
 
 /* Block by index from 0; NULL: there is none with this number. */
 static inline const struct model_block *model_block(const struct model *model, uint64_t index)

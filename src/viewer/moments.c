@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
+#include "analysis/peak.h"
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/map.h"
@@ -81,6 +82,26 @@ static int find_leaked(struct model *model, struct map *out)
 	return r;
 }
 
+/* Adds blocks to their group. 0 or -ENOMEM. */
+static int add_share(struct shares *out, struct map *numbers, uint64_t group, uint64_t bytes,
+		     uint64_t blocks, uint64_t leaked)
+{
+	struct map_key key = {group, 0};
+	const uint64_t *number = map_get(numbers, key);
+	size_t at = number == NULL ? out->count : *number;
+
+	if (number == NULL) {
+		if (array_reserve(&out->list, &out->room, out->count + 1, sizeof(*out->list)) < 0 ||
+		    map_put(numbers, key, out->count) < 0)
+			return -ENOMEM;
+		out->list[out->count++] = (struct share){.key = group};
+	}
+	out->list[at].bytes += bytes;
+	out->list[at].blocks += blocks;
+	out->list[at].leaked_bytes += leaked;
+	return 0;
+}
+
 /* What each group holds at the moment. 0 or -ENOMEM; the caller ends `out` in either case. */
 static int shares_at(struct model *model, uint32_t pool, enum answer_by by, uint64_t time_ns,
 		     struct shares *out)
@@ -91,32 +112,34 @@ static int shares_at(struct model *model, uint32_t pool, enum answer_by by, uint
 
 	for (i = 0; i < model->block_count && r == 0; i++) {
 		const struct model_block *block = model_block(model, i);
-		const uint64_t *number;
-		struct share *share;
-		struct map_key key;
+		bool leaks;
 
 		if (block == NULL || block->pool != pool + 1 || !model_lives(block, time_ns))
 			continue;
-		key = (struct map_key){group_key(model, block, by), 0};
-		number = map_get(&numbers, key);
-		if (number == NULL) {
-			r = array_reserve(&out->list, &out->room, out->count + 1,
-					  sizeof(*out->list));
-			if (r == 0)
-				r = map_put(&numbers, key, out->count);
-			if (r < 0)
-				break;
-			out->list[out->count] = (struct share){.key = key.a};
-		}
-		share = &out->list[number == NULL ? out->count : *number];
-		share->bytes += block->size_bytes;
-		share->blocks++;
-		if (map_get(&leaked, (struct map_key){i, 0}) != NULL)
-			share->leaked_bytes += block->size_bytes;
-		out->count += number == NULL;
+		leaks = map_get(&leaked, (struct map_key){i, 0}) != NULL;
+		r = add_share(out, &numbers, group_key(model, block, by), block->size_bytes, 1,
+			      leaks ? block->size_bytes : 0);
 	}
 	map_fini(&numbers);
 	map_fini(&leaked);
+	return r < 0 ? r : shares_settle(model, out, by);
+}
+
+/* The same of a peak whose blocks are no longer in the trace. */
+static int shares_of_peak(struct model *model, const struct peak *peak, enum answer_by by,
+			  struct shares *out)
+{
+	struct map numbers = {0};
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < peak->place_count && r == 0; i++) {
+		struct model_block holder = model_holder(&peak->places[i]);
+
+		r = add_share(out, &numbers, group_key(model, &holder, by), peak->places[i].bytes,
+			      peak->places[i].blocks, 0);
+	}
+	map_fini(&numbers);
 	return r < 0 ? r : shares_settle(model, out, by);
 }
 
@@ -133,25 +156,14 @@ static void say_figures(const struct model_pool *pool, uint64_t time_ns, struct 
 	}
 }
 
-void answer_moment(struct model *model, const struct question *question, struct json *json)
+static void say_shares(const struct shares *shares, struct json *json)
 {
-	const struct model_pool *pool = question_pool(model, question);
-	struct shares shares = {0};
 	uint64_t rest = 0;
 	size_t i;
 
-	json_u64(json, "at_ns", model_since(model, question->at_ns));
-	json_u64(json, "step", model_step(model, question->at_ns));
-	if (pool == NULL ||
-	    shares_at(model, question->pool, question->by, question->at_ns, &shares) < 0) {
-		json_string(json, "error", pool == NULL ? "no such pool" : "no memory");
-		shares_fini(&shares);
-		return;
-	}
-	say_figures(pool, question->at_ns, json);
 	json_array(json, "groups");
-	for (i = 0; i < shares.count; i++) {
-		const struct share *share = &shares.list[i];
+	for (i = 0; i < shares->count; i++) {
+		const struct share *share = &shares->list[i];
 
 		if (i >= MOMENT_GROUPS) {
 			rest += share->bytes;
@@ -167,7 +179,59 @@ void answer_moment(struct model *model, const struct question *question, struct 
 	}
 	json_end(json);
 	json_u64(json, "others", rest);
+}
+
+static int say_dropped_peak(struct model *model, const struct model_pool *pool, enum answer_by by,
+			    struct json *json)
+{
+	struct shares shares = {0};
+	const struct peak *peak;
+	struct peaks peaks;
+	int r = 0;
+
+	peak = model_dropped_peak(model, pool, &peaks);
+	json_u64(json, "step", peak == NULL ? 0 : peak->step);
+	json_u64(json, "used", pool->peak_bytes);
+	if (peak != NULL && peak->reserved_bytes != 0)
+		json_u64(json, "reserved", peak->reserved_bytes);
+	if (peak != NULL)
+		r = shares_of_peak(model, peak, by, &shares);
+	if (r == 0)
+		say_shares(&shares, json);
 	shares_fini(&shares);
+	peaks_fini(&peaks);
+	return r;
+}
+
+static int say_moment(struct model *model, const struct model_pool *pool,
+		      const struct question *question, struct json *json)
+{
+	struct shares shares = {0};
+	int r = shares_at(model, question->pool, question->by, question->at_ns, &shares);
+
+	json_u64(json, "step", model_step(model, question->at_ns));
+	if (r == 0) {
+		say_figures(pool, question->at_ns, json);
+		say_shares(&shares, json);
+	}
+	shares_fini(&shares);
+	return r;
+}
+
+void answer_moment(struct model *model, const struct question *question, struct json *json)
+{
+	const struct model_pool *pool = question_pool(model, question);
+	int r = 0;
+
+	json_u64(json, "at_ns", model_since(model, question->at_ns));
+	if (pool == NULL)
+		json_string(json, "error", "no such pool");
+	else if (question->what == OF_PEAK && pool->dropped_peak)
+		r = say_dropped_peak(model, pool, question->by, json);
+	else
+		r = say_moment(model, pool, question, json);
+	if (r < 0)
+		json_string(json, "error", "no memory");
 }
 
 void answer_highest(struct model *model, const struct question *question, struct json *json)

@@ -398,6 +398,11 @@ void answer_segments(struct model *model, const struct question *question, struc
 		json_string(json, "error", "no such pool");
 		return;
 	}
+	if (question->what == OF_PEAK && pool->dropped_peak) {
+		json_string(json, "error",
+			    "the peak was before the part of the trace that --max-disk left");
+		return;
+	}
 	if (state_at(model, question, &state) < 0)
 		json_string(json, "error", "no memory");
 	else

@@ -283,9 +283,10 @@ static struct question question_of(const struct model *model, struct model *othe
 		.to_ns = time_of(model, query, "to", model->to_ns),
 		.width = (uint32_t)number_of(query, "width", WIDTH),
 		.by = is_value(query, "by", "place") ? BY_PLACE : BY_OWNER,
-		.what = is_value(query, "of", "leaks") ? OF_LEAKS
-			: is_value(query, "of", "all") ? OF_ALL
-						       : OF_MOMENT,
+		.what = is_value(query, "of", "leaks")	? OF_LEAKS
+			: is_value(query, "of", "all")	? OF_ALL
+			: is_value(query, "of", "peak") ? OF_PEAK
+							: OF_MOMENT,
 		.at_ns = time_of(model, query, "at", 0),
 		.and_ns = time_of(other == NULL ? model : other, query, "and", 0),
 		.other = other,

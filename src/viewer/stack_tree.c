@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
+#include "analysis/peak.h"
 #include "base/array.h"
 #include "base/map.h"
 #include "viewer/groups.h"
@@ -40,7 +41,7 @@ struct all_held {
 	bool failed;
 };
 
-static void hold(struct all_held *all, uint64_t key, uint64_t bytes)
+static void hold(struct all_held *all, uint64_t key, uint64_t bytes, uint64_t blocks)
 {
 	const uint64_t *at = map_get(&all->by_key, (struct map_key){key, 0});
 	size_t i = at == NULL ? all->count : *at;
@@ -54,7 +55,7 @@ static void hold(struct all_held *all, uint64_t key, uint64_t bytes)
 		all->list[all->count++] = (struct held){.key = key};
 	}
 	all->list[i].bytes += bytes;
-	all->list[i].blocks++;
+	all->list[i].blocks += blocks;
 }
 
 static void hold_leaks(struct model *model, uint32_t pool, struct all_held *all)
@@ -71,7 +72,7 @@ static void hold_leaks(struct model *model, uint32_t pool, struct all_held *all)
 				id < model->block_count ? model_block(model, id) : NULL;
 
 			if (block != NULL && block->pool == pool + 1)
-				hold(all, group_key(model, block, BY_STACK), block->size_bytes);
+				hold(all, group_key(model, block, BY_STACK), block->size_bytes, 1);
 		}
 	}
 }
@@ -86,8 +87,25 @@ static void hold_blocks(struct model *model, uint32_t pool, uint64_t time_ns, st
 
 		if (block != NULL && block->pool == pool + 1 &&
 		    (time_ns == 0 || model_lives(block, time_ns)))
-			hold(all, group_key(model, block, BY_STACK), block->size_bytes);
+			hold(all, group_key(model, block, BY_STACK), block->size_bytes, 1);
 	}
+}
+
+/* Who held a peak whose blocks are no longer in the trace. */
+static void hold_dropped(struct model *model, uint32_t pool, struct all_held *all)
+{
+	const struct peak *peak;
+	struct peaks peaks;
+	size_t i;
+
+	peak = model_dropped_peak(model, &model->pools[pool], &peaks);
+	for (i = 0; peak != NULL && i < peak->place_count; i++) {
+		struct model_block holder = model_holder(&peak->places[i]);
+
+		hold(all, group_key(model, &holder, BY_STACK), peak->places[i].bytes,
+		     peak->places[i].blocks);
+	}
+	peaks_fini(&peaks);
 }
 
 /* One side of the question: its own run, pool and moment. */
@@ -98,6 +116,9 @@ static void hold_side(struct model *model, const struct question *question, uint
 		hold_leaks(model, pool, all);
 	else if (question->what == OF_ALL)
 		hold_blocks(model, pool, 0, all);
+	else if (question->what == OF_PEAK && pool < model->pool_count &&
+		 model->pools[pool].dropped_peak)
+		hold_dropped(model, pool, all);
 	else if (time_ns != 0)
 		hold_blocks(model, pool, time_ns, all);
 }
@@ -217,8 +238,8 @@ void answer_tree(struct model *model, const struct question *question, struct js
 	struct model *const models[2] = {model, question->other == NULL ? model : question->other};
 	const uint32_t pools[2] = {question->pool, question->other_pool};
 	const uint64_t times[2] = {question->at_ns, question->and_ns};
-	bool two =
-		question->other != NULL || (question->what == OF_MOMENT && question->and_ns != 0);
+	bool two = question->other != NULL || (question->what != OF_LEAKS &&
+					       question->what != OF_ALL && question->and_ns != 0);
 	struct tree tree = {0};
 	size_t i;
 	int side;

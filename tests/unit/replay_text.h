@@ -239,10 +239,12 @@ static inline void text_memory(const struct replay *replay, struct strbuf *out)
 
 		strbuf_addf(out,
 			    "usage of pool %u device %u: live %llu in %llu peak %llu at %llu "
-			    "allocated %llu in %llu freed %llu reserved %llx\n",
+			    "allocated %llu in %llu freed %llu reserved %llx at most %llx "
+			    "vendor %u highest %llu\n",
 			    u->pool, u->device, U(u->live_bytes), U(u->live_blocks),
 			    U(u->peak_bytes), U(u->peak_time_ns), U(u->allocated_bytes),
-			    U(u->allocations), U(u->frees), U(u->reserved_bytes));
+			    U(u->allocations), U(u->frees), U(u->reserved_bytes),
+			    U(u->peak_reserved_bytes), u->vendor, U(u->highest_bytes));
 		strbuf_addf(out,
 			    "told %u %u %u: %llu of %llu asked for, waiting %llu in %llu, %llu; "
 			    "segments %llu, private %llu %llu\n",

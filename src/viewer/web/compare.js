@@ -48,7 +48,7 @@ function isUsual() {
 let compared = null, sides = null;
 
 function tellSide(letter, side, figures) {
-  const name = page.processes.length > 1 ? `${page.processes[side.process]?.name ?? ""}, ` : "", isPeak = side.at === side.run.pools.find(one => one.index === side.pool)?.peak_ns;
+  const name = page.processes.length > 1 ? `${page.processes[side.process]?.name ?? ""}, ` : "", pool = side.run.pools.find(one => one.index === side.pool), isPeak = side.at === pool?.peak_ns && !pool.dropped_peak;
   return make("div", "side", make("b", letter.toLowerCase(), letter), make("span", "big", bytes(figures?.used ?? 0)),
     make("span", "pale", `${name}${isPeak ? "its peak, " : ""}at ${span(figures?.at_ns ?? side.at)}${figures?.step ? `, step ${figures.step}` : ""}`));
 }

@@ -68,7 +68,7 @@ export function drawMoment() {
   parts.push(make("h2", "", state.at === null ? "At the peak" : "At A"));
   if (moment?.groups) {
     parts.push(make("div", "big", bytes(moment.used ?? 0)),
-      make("span", "pale", `at ${span(moment.time - page.run.from_ns)}${moment.step ? `, step ${moment.step}` : ""}`));
+      make("span", "pale", `${state.at === null && pool().dropped_peak ? "before the part of the trace that --max-disk left" : `at ${span(moment.time - page.run.from_ns)}`}${moment.step ? `, step ${moment.step}` : ""}`));
     if (moment.reserved) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
     if (moment.device) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
     parts.push(make("section", `list ${state.by}`, ...groupRows()));

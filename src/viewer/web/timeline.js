@@ -131,7 +131,7 @@ function drawMarkers(pen, place, markers, down) {
 function drawPeak(pen, { plot, x, y }, canvas) {
   const { peak_ns: time, peak_bytes: value } = pool(), at = Math.round(x(time)), top = Math.max(plot.y + 8, Math.round(y(value)) - 2), text = "peak";
   canvas.dataset.peak = "";
-  if (at < plot.x || at > plot.x + plot.width) return;
+  if (pool().dropped_peak || at < plot.x || at > plot.x + plot.width) return;
   pen.fillStyle = css("--text");
   pen.beginPath();
   pen.moveTo(at, top);
