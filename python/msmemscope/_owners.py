@@ -13,6 +13,9 @@ classes (src/replay/classes.def) says which of several labels counts.
     state_dict       what load_state_dict() is given
     temporary        everything else that a forward pass, a backward pass or a step makes
 
+Beside its class, memory has the layer that it belongs to (_layers.py): tensors of modules by their name, their gradients and states with
+them, and what a forward pass makes by the innermost module that is running.
+
 The last one needs no label of a block: a thread enters and leaves the pass, and what it allocates in between is of that class.
 
 Nothing here keeps a tensor alive or hooks one. In particular no hooks on saved tensors: PyTorch does not check hooked tensors for
@@ -34,8 +37,8 @@ from torch.nn import Module, Parameter
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from . import _saved
-from ._api import LABEL_CLASS_POP, LABEL_CLASS_PUSH, LABEL_MODEL
+from . import _layers, _saved
+from ._api import LABEL_CLASS_POP, LABEL_CLASS_PUSH, LABEL_LAYER, LABEL_LAYER_POP, LABEL_LAYER_PUSH, LABEL_MODEL
 from ._aten import _address, _devices, _device, _plain, _is_plain
 from ._boot import note, when_imported
 from ._native import collector
@@ -130,11 +133,36 @@ def _place(tensor):
         return 0  # nested, sparse and wrapped tensors
 
 
-def _label(tensor, text):
+def _label(tensor, text, of=None):
+    """`of`: the tensor that it is a gradient or state of."""
     memory = _memory(tensor)
     if memory is not None:
         _label_of(LABEL_MODEL, *memory, text)
+        layer = _layers.of_tensor(tensor if of is None else of)
+        if layer is not None:
+            _label_of(LABEL_LAYER, *memory, layer)
     return memory
+
+
+def _label_layer(tensor, layer):
+    memory = _memory(tensor)
+    if memory is not None:
+        _label_of(LABEL_LAYER, *memory, layer)
+
+
+def _name_layers():
+    """Labels what has got a name since the last call, with its gradient and its states."""
+    for tensor in _layers.refresh([module for module in [known() for known in list(_known.values())] if module is not None]):
+        layer = _layers.of_tensor(tensor)
+        if layer is None:
+            continue
+        _label_layer(tensor, layer)
+        if tensor.is_leaf and tensor.grad is not None:
+            _label_layer(tensor.grad, layer)
+        for optimizer in list(_optimizers):
+            if tensor in optimizer.state:
+                for state in _tensors(optimizer.state[tensor]):
+                    _label_layer(state, layer)
 
 
 def _enter(text):
@@ -341,7 +369,7 @@ def _label_grad(leaf):
     address = _grad_address(leaf)
     if _grads.get(id(leaf)) != address:
         _grads[id(leaf)] = address
-        _label(leaf.grad, GRADIENT)
+        _label(leaf.grad, GRADIENT, leaf)
 
 
 def _grad_address(leaf):
@@ -406,7 +434,7 @@ def _label_results(inputs, results):
     """Of torch.autograd.grad(): gradients of leaves."""
     for tensor, result in zip(inputs, results):
         if isinstance(tensor, _Tensor) and tensor.is_leaf and result is not None:
-            _label(result, GRADIENT)
+            _label(result, GRADIENT, tensor)
 
 
 def _run_backward(outputs, *args, **kwargs):
@@ -470,6 +498,7 @@ def _labelled_items(values):
 
 def _know(module):
     if id(module) not in _known:
+        _layers.changed()
         _known[id(module)] = weakref.ref(module, lambda _, key=id(module): (_known.pop(key, None), _paths.pop(key, None)))
 
 
@@ -480,7 +509,7 @@ def _label_module(module, path):
         if parameter is not None:
             _label(parameter, WEIGHT)
             if parameter.grad is not None:
-                _label(parameter.grad, GRADIENT)
+                _label(parameter.grad, GRADIENT, parameter)
     for name, buffer in module._buffers.items():
         if buffer is not None:
             _label(buffer, _named(b"model@buffer", path + name))
@@ -508,8 +537,15 @@ _own_attributes = len(vars(Module()))
 
 
 @_guarded
+def _registers_module(module, _name, _submodule):
+    _know(module)
+    _layers.changed()
+
+
+@_guarded
 def _registers_parameter(module, _name, parameter):
     _know(module)
+    _layers.changed()
     if parameter is not None:
         _label(parameter, WEIGHT)
 
@@ -517,6 +553,7 @@ def _registers_parameter(module, _name, parameter):
 @_guarded
 def _registers_buffer(module, name, buffer):
     _know(module)
+    _layers.changed()
     if buffer is not None:
         _label(buffer, _named(b"model@buffer", f"{type(module).__name__}.{name}"))
 
@@ -585,7 +622,9 @@ def _modules_of(module):
 def _forward_begins(module, args, kwargs):
     _read_results(_mine())
     _forget_broken_step()
+    _know(module)
     _modules_of(module)
+    _name_layers()
     inputs = []
     names = _names_of_arguments(module)
     names = [*names[:len(args)], *[""] * (len(args) - len(names))]
@@ -622,17 +661,25 @@ def _forward_ends(module, text, result):
 
 
 def _call(self, *args, **kwargs):
-    if _is_compiling() or not _on or _mine().depth:
+    if _is_compiling() or not _on:
         return _module_call(self, *args, **kwargs)
-    state, result = _mine(), None
-    state.depth = 1
-    text = _forward_begins(self, args, kwargs)
+    state, result, text = _mine(), None, None
+    outermost = not state.depth
+    if outermost:
+        state.depth = 1
+        text = _forward_begins(self, args, kwargs)
+    layer = _layers.of_module(self)  # what it makes belongs to it, but for what modules in it make
+    if layer is not None:
+        _label_of(LABEL_LAYER_PUSH, 0, 0, 0, layer)
     try:
         result = _module_call(self, *args, **kwargs)
         return result
     finally:
-        state.depth = 0
-        _forward_ends(self, text, result)
+        if layer is not None:
+            _label_of(LABEL_LAYER_POP, 0, 0, 0, layer)
+        if outermost:
+            state.depth = 0
+            _forward_ends(self, text, result)
 
 
 # ---- the optimizer ----
@@ -670,13 +717,13 @@ def _forget_broken_step():
 
 
 def _label_states(sent, states):
-    """Labels those that are not in `sent`: {id of a state: weak reference}. Returns this of all of them."""
+    """Labels those that are not in `sent`: {id of a state: weak reference}. Returns this of all of them. `states`: (parameter, value)."""
     now = {}
-    for value in states:
+    for parameter, value in states:
         for tensor in _tensors(value):
             known = sent.get(id(tensor))
             if known is None or known() is not tensor:
-                _label(tensor, STATE)
+                _label(tensor, STATE, parameter)
                 known = weakref.ref(tensor)
             now[id(tensor)] = known
     return now
@@ -689,7 +736,7 @@ def _find_states(optimizer):
     sent = _states.setdefault(optimizer, {})
     found = len(optimizer.state)
     before = sent.get("count", 0)
-    newest = itertools.islice(reversed(optimizer.state.values()), max(found - before, 0) + 1)
+    newest = itertools.islice(reversed(optimizer.state.items()), max(found - before, 0) + 1)
     sent.update(_label_states(sent, list(newest)))
     sent["count"] = found
 
@@ -711,9 +758,10 @@ def _step_ends(optimizer, _args, _kwargs):
     _mine().optimizer = None
     _leave(STEP)
     _used.clear()
-    now = _label_states(_states.get(optimizer, {}), optimizer.state.values())
+    now = _label_states(_states.get(optimizer, {}), optimizer.state.items())
     now["count"] = now["whole"] = len(optimizer.state)
     _states[optimizer] = now
+    _name_layers()
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.grad is not None:
@@ -762,7 +810,7 @@ def _find_existing():
             _label_module(found, f"{of.__name__}.")
         elif issubclass(of, optimizers.Optimizer):
             _takes_parameters(found)
-            _states[found] = _label_states({}, list(found.state.values()))
+            _states[found] = _label_states({}, list(found.state.items()))
 
 
 def enable():
@@ -776,6 +824,7 @@ def enable():
     _on = True
     _handles.extend((modules.register_module_parameter_registration_hook(_registers_parameter),
                      modules.register_module_buffer_registration_hook(_registers_buffer),
+                     modules.register_module_module_registration_hook(_registers_module),
                      optimizers.register_optimizer_step_pre_hook(_step_begins),
                      optimizers.register_optimizer_step_post_hook(_step_ends)))
     if "torch.nn" in sys.modules:
@@ -789,3 +838,4 @@ def disable():
         _handles.pop().remove()
     for known in (_used, _grads, _known, _paths, _leaves, _roots, _optimizers, _states):
         known.clear()
+    _layers.forget()

@@ -477,6 +477,7 @@ const struct analysis analysis_decompose = {
 	.version = 2,
 	.save = decompose_save,
 	.load = decompose_load,
+	.judge = decompose_judge,
 	.text = decompose_text,
 	.json = decompose_json,
 	.fini = decompose_fini,

@@ -2,7 +2,7 @@
 /*
  * Owners as a tree: the parts of an owner's text are its path, and what a node holds is the sum of what lies below it. What belongs
  * to an owner that others lie below has a node of its own there. The text leaves out nodes that only repeat a sum. Each instant
- * is a column.
+ * is a column. Shares of one text, which differ in the layer, are one node.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct tree_column {
 struct node {
 	const char *text; /* of an owner whose first `length` bytes are the path of this node */
 	size_t length;
-	size_t share;	      /* of the owner that ends here; SIZE_MAX: none does */
+	size_t share;	      /* first of the owner that ends here; SIZE_MAX: none does */
 	uint32_t parent;      /* itself: a root */
 	uint32_t first, next; /* child and sibling; 0: none */
 	uint32_t children;
@@ -38,7 +38,8 @@ struct tree {
 	size_t column_count;
 	struct node *nodes; /* [0] contains all others */
 	size_t node_count, node_room;
-	uint64_t *values; /* of each node: one for each column */
+	uint64_t *values;   /* of each node: one for each column */
+	size_t *next_share; /* of each share: the next one of its node, SIZE_MAX: none */
 };
 
 /* ---- building ---- */
@@ -57,11 +58,16 @@ static const char *share_text(const struct replay *replay, const struct share *s
 	return text[0] != '\0' ? text : pool_event_type(usage_of(replay, share->usage)->pool);
 }
 
+/* Of a share and all that follow it in their node. */
 static uint64_t share_value(const struct tree *tree, size_t share, size_t column)
 {
 	const struct instant *instant = tree->columns[column].instant;
+	uint64_t sum = 0;
 
-	return instant == NULL ? tree->d->shares[share].end_bytes : instant_share(instant, share);
+	for (; share != SIZE_MAX; share = tree->next_share[share])
+		sum += instant == NULL ? tree->d->shares[share].end_bytes
+				       : instant_share(instant, share);
+	return sum;
 }
 
 /* The child of a node with this path, new or known; 0: no memory. */
@@ -101,6 +107,7 @@ static int add_share(struct tree *tree, size_t share)
 		if (at == 0)
 			return -ENOMEM;
 	}
+	tree->next_share[share] = tree->nodes[at].share;
 	tree->nodes[at].share = share;
 	return 0;
 }
@@ -147,6 +154,7 @@ static void tree_fini(struct tree *tree)
 	free(tree->columns);
 	free(tree->nodes);
 	free(tree->values);
+	free(tree->next_share);
 }
 
 /* Everything that was ever held of one usage. 0 or -ENOMEM. */
@@ -260,8 +268,9 @@ static int each_tree(struct decompose *d, struct replay *replay,
 
 	if (r == 0)
 		r = tree_columns(&tree);
+	tree.next_share = calloc(d->share_count + 1, sizeof(*tree.next_share));
 	seen = calloc(d->live_count + d->share_count + 1, sizeof(*seen));
-	if (seen == NULL)
+	if (seen == NULL || tree.next_share == NULL)
 		r = -ENOMEM;
 	while (r == 0 && tree_next(&tree, &share, seen)) {
 		r = tree_build(&tree);
@@ -393,8 +402,11 @@ static int show_text(struct tree *tree, void *arg)
 int decompose_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
 	struct text_arg arg = {out, view->lines};
+	int r = each_tree(state, view->replay, show_text, &arg);
 
-	return each_tree(state, view->replay, show_text, &arg);
+	if (r == 0)
+		layers_text(view, out);
+	return r;
 }
 
 /* ---- JSON ---- */
@@ -437,6 +449,18 @@ static void json_instants(const struct tree *tree, const uint64_t *values, size_
 	}
 	if (steps)
 		json_end(json);
+}
+
+static void json_live(const struct tree *tree, size_t share, struct json *json)
+{
+	uint64_t bytes = 0, blocks = 0;
+
+	for (; share != SIZE_MAX; share = tree->next_share[share]) {
+		bytes += tree->d->shares[share].live_bytes;
+		blocks += tree->d->shares[share].live_blocks;
+	}
+	json_u64(json, "live_bytes", bytes);
+	json_u64(json, "live_blocks", blocks);
 }
 
 #define NODE_LEVELS 8 /* more than a node without its children opens in JSON */
@@ -493,8 +517,7 @@ static int show_json(struct tree *tree, void *arg)
 			continue;
 		json_object(json, NULL);
 		json_string(json, "owner", share_text(tree->replay, &tree->d->shares[node->share]));
-		json_u64(json, "live_bytes", tree->d->shares[node->share].live_bytes);
-		json_u64(json, "live_blocks", tree->d->shares[node->share].live_blocks);
+		json_live(tree, node->share, json);
 		json_instants(tree, NULL, node->share, json);
 		json_end(json);
 	}

@@ -188,9 +188,10 @@ static int by_step(const void *a, const void *b)
 	return x->step < y->step ? -1 : x->step > y->step;
 }
 
-static uint32_t survivor_owner(const struct survivor *s)
+/* Blocks of one call site may be of many layers. */
+static uint32_t survivor_owner(const struct replay *replay, const struct survivor *s)
 {
-	return s->block != NULL ? s->block->owner : s->freed->owner;
+	return replay_owner_plain(replay, s->block != NULL ? s->block->owner : s->freed->owner);
 }
 
 /* ---- a place ---- */
@@ -243,7 +244,7 @@ bool leaks_describe(const struct judge *j, struct leaks_place *place, const stru
 
 	for (i = 0; i < count; i++) {
 		uint64_t bytes = survivor_bytes(&all[i]);
-		uint32_t owner = survivor_owner(&all[i]);
+		uint32_t owner = survivor_owner(j->replay, &all[i]);
 
 		place->blocks++;
 		place->bytes += bytes;

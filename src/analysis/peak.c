@@ -199,15 +199,15 @@ static inline void remove_block(struct pool_peak *pool, struct place *place, uin
 
 /* A block gets another owner, also at the peak if it lived then: what it is was known later. */
 static MSCOPE_COLD int relabel(struct peak_state *state, const struct block *block, uint32_t before,
-			       uint32_t index)
+			       uint32_t after, uint32_t index)
 {
-	struct place *from, *to = place_of(state, block, block->owner, index);
+	struct place *from, *to = place_of(state, block, after, index);
 	const struct pool_peak *pool = &state->pools[index];
 	uint64_t bytes = block->size_bytes;
 
 	from = to == NULL ? NULL : place_of(state, block, before, index);
 	/* The second call may have moved the first answer. */
-	to = from == NULL ? NULL : place_of(state, block, block->owner, index);
+	to = from == NULL ? NULL : place_of(state, block, after, index);
 	if (to == NULL)
 		return -ENOMEM;
 	keep_peak(pool, from);
@@ -243,8 +243,11 @@ static int peak_block(void *arg, struct replay *replay, enum block_change change
 		pool->reserved_bytes = reserved_by(usage);
 		pool->fresh = false;
 	}
+	if (MSCOPE_UNLIKELY(owner != 0))
+		owner = replay_owner_plain(replay, owner);
 	if (change == BLOCK_RELABELLED)
-		return relabel(state, block, owner, (uint32_t)index);
+		return relabel(state, block, owner, replay_owner_plain(replay, block->owner),
+			       (uint32_t)index);
 	place = place_of(state, block, owner, (uint32_t)index);
 	if (place == NULL)
 		return -ENOMEM;

@@ -63,7 +63,8 @@ static int label_block(struct replay *replay, struct block *block, enum label_ki
 		return -ENOMEM;
 	block->owner = owner;
 	replay_notify_block(replay, BLOCK_RELABELLED, block, usage, before);
-	if (facts == NULL || block->hidden || !learn)
+	/* Rows do not show layers. */
+	if (facts == NULL || block->hidden || !learn || kind == LABEL_LAYER)
 		return 0;
 	fact = facts_at(facts, block->allocation_id);
 	if (fact != NULL) {
@@ -96,6 +97,7 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 	switch (label.kind) {
 	case LABEL_MODEL:
 	case LABEL_TENSOR:
+	case LABEL_LAYER:
 		/* Its first byte or one inside: a tensor may be a part of what was allocated. */
 		device = event->context == 0
 				 ? DEVICE_UNKNOWN
@@ -116,6 +118,11 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 	case LABEL_CLASS_POP:
 		owners_pop_class(&replay->labels.owners, event->tid, text);
 		return 0;
+	case LABEL_LAYER_PUSH:
+		return owners_push_layer(&replay->labels.owners, event->tid, text);
+	case LABEL_LAYER_POP:
+		owners_pop_layer(&replay->labels.owners, event->tid, text);
+		return 0;
 	default:
 		return 0;
 	}
@@ -126,6 +133,18 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 static uint32_t save_part(struct checkpoint *cp, const struct owners *owners, uint32_t text)
 {
 	return text == 0 ? 0 : checkpoint_text(cp, owners_part(owners, text));
+}
+
+static void save_stack(struct checkpoint *cp, const struct owners *owners,
+		       const struct owner_stack *stack, enum label_kind kind)
+{
+	size_t i;
+
+	for (i = 0; i < stack->count; i++) {
+		uint32_t text = save_part(cp, owners, stack->texts[i]);
+
+		BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = kind);
+	}
 }
 
 /* Labels that a thread has open. */
@@ -141,11 +160,8 @@ static void save_thread(struct checkpoint *cp, const struct owners *owners,
 		for (depth = 0; depth < thread->depths[i]; depth++)
 			BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = LABEL_PUSH);
 	}
-	for (i = 0; i < thread->class_count; i++) {
-		uint32_t text = save_part(cp, owners, thread->classes[i]);
-
-		BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = LABEL_CLASS_PUSH);
-	}
+	save_stack(cp, owners, &thread->classes, LABEL_CLASS_PUSH);
+	save_stack(cp, owners, &thread->layers, LABEL_LAYER_PUSH);
 }
 
 /* A writer that writes for a thread; 0: none does. */
@@ -170,15 +186,16 @@ void labels_save(const struct replay *replay, struct checkpoint *cp)
 		uint32_t class = save_part(cp, owners, owner->class);
 		uint32_t user = save_part(cp, owners, owner->user);
 		uint32_t rest = save_part(cp, owners, owner->rest);
+		uint32_t layer = save_part(cp, owners, owner->layer);
 
 		BUILDER_PUT(&cp->builder, kept_owner, 0, .framework = framework, .class = class,
-			    .user = user, .rest = rest);
+			    .user = user, .rest = rest, .layer = layer);
 	}
 	/* Labels of threads that no writer writes for any more are never used. */
 	for (i = 0; i < owners->thread_count; i++) {
 		const struct owner_thread *thread = &owners->threads[i];
 
-		number = thread->label_count + thread->class_count == 0
+		number = thread->label_count + thread->classes.count + thread->layers.count == 0
 				 ? 0
 				 : writer_of(replay, thread->tid);
 		if (number == 0)
@@ -222,7 +239,8 @@ int labels_load_kept_owner(struct replay *replay, const struct trace_event *even
 	replay->labels.labelled |= kept.user != 0;
 	return owners_add(&replay->labels.owners, load_part(replay, event, kept.framework),
 			  load_part(replay, event, kept.class), load_part(replay, event, kept.user),
-			  load_part(replay, event, kept.rest), &owner);
+			  load_part(replay, event, kept.rest), load_part(replay, event, kept.layer),
+			  &owner);
 }
 
 /*
@@ -245,6 +263,10 @@ int labels_load_label(struct replay *replay, const struct trace_event *event)
 				   replay_writer_tid(replay, replay->writers.as_writer), text);
 	if (label.kind == LABEL_CLASS_PUSH)
 		return owners_push_class(&replay->labels.owners,
+					 replay_writer_tid(replay, replay->writers.as_writer),
+					 text);
+	if (label.kind == LABEL_LAYER_PUSH)
+		return owners_push_layer(&replay->labels.owners,
 					 replay_writer_tid(replay, replay->writers.as_writer),
 					 text);
 	context = definitions_context(replay, event);
@@ -302,6 +324,16 @@ const char *replay_owner_shown(const struct replay *replay, uint32_t owner)
 	return replay->labels.shown || owners_is_labelled(owners, owner)
 		       ? owners_text(owners, owner)
 		       : "";
+}
+
+const char *replay_owner_layer(const struct replay *replay, uint32_t owner)
+{
+	return owners_layer(&replay->labels.owners, owner);
+}
+
+uint32_t replay_owner_plain(const struct replay *replay, uint32_t owner)
+{
+	return owners_plain(&replay->labels.owners, owner);
 }
 
 enum owner_class replay_owner_class(const struct replay *replay, uint32_t owner)

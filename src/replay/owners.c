@@ -37,13 +37,15 @@ void owners_fini(struct owners *owners)
 	for (i = 0; i < owners->thread_count; i++) {
 		free(owners->threads[i].labels);
 		free(owners->threads[i].depths);
-		free(owners->threads[i].classes);
+		free(owners->threads[i].classes.texts);
+		free(owners->threads[i].layers.texts);
 	}
 	strbuf_fini(&owners->texts);
 	strbuf_fini(&owners->scratch);
 	map_fini(&owners->text_ids);
 	map_fini(&owners->frameworks);
 	map_fini(&owners->ids);
+	map_fini(&owners->layered);
 	map_fini(&owners->by_tid);
 	free(owners->all);
 	free(owners->threads);
@@ -58,6 +60,16 @@ const char *owners_part(const struct owners *owners, uint32_t text)
 const char *owners_text(const struct owners *owners, uint32_t owner)
 {
 	return owner < owners->count ? owners_part(owners, owners->all[owner].text) : "";
+}
+
+const char *owners_layer(const struct owners *owners, uint32_t owner)
+{
+	return owner < owners->count ? owners_part(owners, owners->all[owner].layer) : "";
+}
+
+uint32_t owners_plain(const struct owners *owners, uint32_t owner)
+{
+	return owner < owners->count ? owners->all[owner].plain : owner;
 }
 
 enum owner_class owners_class(const struct owners *owners, uint32_t owner)
@@ -137,7 +149,7 @@ static enum owner_class class_of(const char *text)
 	return CLASS_none;
 }
 
-static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
+static int plain_number_of(struct owners *owners, struct owner owner, uint32_t *out)
 {
 	struct map_key key = {(uint64_t)owner.framework << 32 | owner.class,
 			      (uint64_t)owner.user << 32 | owner.rest};
@@ -166,8 +178,38 @@ static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
 	if (r < 0)
 		return r;
 	owner.kind = class_of(owners_part(owners, owner.class));
-	*out = (uint32_t)owners->count;
+	owner.layer = 0;
+	owner.plain = *out = (uint32_t)owners->count;
 	owners->all[owners->count++] = owner;
+	return 0;
+}
+
+static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
+{
+	struct map_key key;
+	const uint64_t *known;
+	uint32_t plain;
+	int r = plain_number_of(owners, owner, &plain);
+
+	if (r < 0 || owner.layer == 0) {
+		if (r == 0)
+			*out = plain;
+		return r;
+	}
+	key = (struct map_key){plain, owner.layer};
+	known = map_get(&owners->layered, key);
+	if (known != NULL) {
+		*out = (uint32_t)*known;
+		return 0;
+	}
+	r = array_reserve(&owners->all, &owners->room, owners->count + 1, sizeof(*owners->all));
+	if (r == 0)
+		r = map_put(&owners->layered, key, owners->count);
+	if (r < 0)
+		return r;
+	*out = (uint32_t)owners->count;
+	owners->all[owners->count] = owners->all[plain];
+	owners->all[owners->count++].layer = owner.layer;
 	return 0;
 }
 
@@ -256,8 +298,10 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 	}
 	thread = find_thread(owners, tid);
 	if (context->pool == POOL_pta || context->pool == POOL_host) {
-		if (thread != NULL && thread->class_count > 0)
-			owner.class = thread->classes[thread->class_count - 1];
+		if (thread != NULL && thread->layers.count > 0)
+			owner.layer = thread->layers.texts[thread->layers.count - 1];
+		if (thread != NULL && thread->classes.count > 0)
+			owner.class = thread->classes.texts[thread->classes.count - 1];
 		else if (aten)
 			r = intern(owners, TEXT_ATEN, &owner.class);
 	}
@@ -274,7 +318,7 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 }
 
 int owners_add(struct owners *owners, const char *framework, const char *class, const char *user,
-	       const char *rest, uint32_t *out_owner)
+	       const char *rest, const char *layer, uint32_t *out_owner)
 {
 	struct owner owner = {0};
 	int r = intern(owners, framework, &owner.framework);
@@ -285,6 +329,8 @@ int owners_add(struct owners *owners, const char *framework, const char *class, 
 		r = intern(owners, user, &owner.user);
 	if (r == 0)
 		r = intern(owners, rest, &owner.rest);
+	if (r == 0)
+		r = intern(owners, layer, &owner.layer);
 	return r < 0 ? r : number_of(owners, owner, out_owner);
 }
 
@@ -309,7 +355,8 @@ int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, co
 	int r;
 
 	if (kind != LABEL_MODEL) {
-		r = intern_label(owners, label, &changed.user);
+		r = intern_label(owners, label,
+				 kind == LABEL_LAYER ? &changed.layer : &changed.user);
 		return r < 0 ? r : number_of(owners, changed, out_owner);
 	}
 	class = owners_part(owners, changed.class);
@@ -318,37 +365,61 @@ int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, co
 	return r < 0 ? r : number_of(owners, changed, out_owner);
 }
 
+static int enter(struct owners *owners, struct owner_stack *stack, const char *text)
+{
+	uint32_t number;
+	int r = array_reserve(&stack->texts, &stack->room, stack->count + 1, sizeof(*stack->texts));
+
+	if (r == 0)
+		r = intern_label(owners, text, &number);
+	if (r == 0 && number != 0)
+		stack->texts[stack->count++] = number;
+	return r;
+}
+
+static void leave(struct owners *owners, struct owner_stack *stack, const char *text)
+{
+	uint32_t number;
+	size_t i;
+
+	if (intern_label(owners, text, &number) < 0)
+		return;
+	for (i = stack->count; i > 0; i--) {
+		if (stack->texts[i - 1] == number) {
+			stack->count = i - 1;
+			return;
+		}
+	}
+}
+
 int owners_push_class(struct owners *owners, uint32_t tid, const char *class)
 {
 	struct owner_thread *thread = thread_at(owners, tid);
-	uint32_t text;
-	int r;
 
-	if (thread == NULL)
-		return -ENOMEM;
-	r = array_reserve(&thread->classes, &thread->class_room, thread->class_count + 1,
-			  sizeof(*thread->classes));
-	if (r == 0)
-		r = intern_label(owners, class, &text);
-	if (r == 0 && text != 0)
-		thread->classes[thread->class_count++] = text;
-	return r;
+	return thread == NULL ? -ENOMEM : enter(owners, &thread->classes, class);
 }
 
 void owners_pop_class(struct owners *owners, uint32_t tid, const char *class)
 {
 	struct owner_thread *thread = find_thread(owners, tid);
-	uint32_t text;
-	size_t i;
 
-	if (thread == NULL || intern_label(owners, class, &text) < 0)
-		return;
-	for (i = thread->class_count; i > 0; i--) {
-		if (thread->classes[i - 1] == text) {
-			thread->class_count = i - 1;
-			return;
-		}
-	}
+	if (thread != NULL)
+		leave(owners, &thread->classes, class);
+}
+
+int owners_push_layer(struct owners *owners, uint32_t tid, const char *layer)
+{
+	struct owner_thread *thread = thread_at(owners, tid);
+
+	return thread == NULL ? -ENOMEM : enter(owners, &thread->layers, layer);
+}
+
+void owners_pop_layer(struct owners *owners, uint32_t tid, const char *layer)
+{
+	struct owner_thread *thread = find_thread(owners, tid);
+
+	if (thread != NULL)
+		leave(owners, &thread->layers, layer);
 }
 
 bool owners_is_labelled(const struct owners *owners, uint32_t owner)
@@ -419,5 +490,5 @@ void owners_forget(struct owners *owners, uint32_t tid)
 	struct owner_thread *thread = find_thread(owners, tid);
 
 	if (thread != NULL)
-		thread->label_count = thread->class_count = 0;
+		thread->label_count = thread->classes.count = thread->layers.count = 0;
 }

@@ -8,6 +8,16 @@
  * what an ATen operator allocated), and the user's labels: those that the allocating thread had open, outermost first. A label of the block
  * itself takes the place of the outermost. Each distinct owner is kept once and has a number; 0 is unknown. Not
  * thread-safe. A zeroed struct is an empty one.
+ *
+ * Besides its text an owner may have a layer: which part of a model the memory is. Owners that differ only in it have one text; the one
+ * without a layer stands for all of them (owners_plain()). A layer is a text of parts joined by '@':
+ *
+ *     Net@encoder.layers.3.mlp.up@weight      the tensor, its gradient and its states in the optimizer
+ *     Net@encoder.layers.3.mlp.up             what this module made
+ *     Net@embed@weight@head.weight            a tensor that the model has under several names
+ *
+ * the class of the outermost module (Net#2: another one of this class), the path of the module in it as named_modules() has it, the name
+ * of the tensor in the module, and its further names.
  */
 #ifndef MSCOPE_REPLAY_OWNERS_H
 #define MSCOPE_REPLAY_OWNERS_H
@@ -32,9 +42,18 @@ struct owner {
 	uint32_t framework;
 	uint32_t class;
 	uint32_t user;
-	uint32_t rest;	       /* further labels, joined */
+	uint32_t rest;	/* further labels, joined */
+	uint32_t layer; /* not a part of `text` */
+	/* Number of the owner with the same parts and no layer; its own if it has none. */
+	uint32_t plain;
 	uint32_t text;	       /* all of it, joined */
 	enum owner_class kind; /* what `class` is */
+};
+
+/* Texts that a thread has entered, outermost first. */
+struct owner_stack {
+	uint32_t *texts;
+	size_t count, room;
 };
 
 /* Labels that a thread has open. */
@@ -43,8 +62,8 @@ struct owner_thread {
 	uint32_t *labels;
 	uint32_t *depths; /* of each label: how often it was entered */
 	size_t label_count, label_room, depth_room;
-	uint32_t *classes; /* entered, outermost first */
-	size_t class_count, class_room;
+	struct owner_stack classes;
+	struct owner_stack layers;
 };
 
 struct owners {
@@ -53,7 +72,8 @@ struct owners {
 	struct map frameworks; /* pool and vendor, module -> text */
 	struct owner *all;     /* [0] is unknown */
 	size_t count, room;
-	struct map ids; /* parts -> index in `all` */
+	struct map ids;	    /* parts without a layer -> index in `all` */
+	struct map layered; /* index of the plain owner, layer -> index in `all` */
 	struct owner_thread *threads;
 	size_t thread_count, thread_room;
 	struct map by_tid; /* -> index in `threads` */
@@ -68,10 +88,11 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 
 /* Adds the owner with these parts, which has the next number if it is new. 0 or -ENOMEM. */
 int owners_add(struct owners *owners, const char *framework, const char *class, const char *user,
-	       const char *rest, uint32_t *out_owner);
+	       const char *rest, const char *layer, uint32_t *out_owner);
 
 /*
- * Owner after a label of its block came: LABEL_MODEL sets the class if classes.def allows it, LABEL_TENSOR the user's label.
+ * Owner after a label of its block came: LABEL_MODEL sets the class if classes.def allows it, LABEL_TENSOR the user's label,
+ * LABEL_LAYER the layer.
  * 0 or -ENOMEM.
  */
 int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, const char *label,
@@ -85,6 +106,10 @@ void owners_pop(struct owners *owners, uint32_t tid, const char *label);
 int owners_push_class(struct owners *owners, uint32_t tid, const char *class);
 void owners_pop_class(struct owners *owners, uint32_t tid, const char *class);
 
+/* A thread enters or leaves the forward pass of a module. Leaving it leaves what was entered inside it. 0 or -ENOMEM. */
+int owners_push_layer(struct owners *owners, uint32_t tid, const char *layer);
+void owners_pop_layer(struct owners *owners, uint32_t tid, const char *layer);
+
 /* True if an owner has a label of the user's. */
 bool owners_is_labelled(const struct owners *owners, uint32_t owner);
 
@@ -96,6 +121,12 @@ void owners_forget(struct owners *owners, uint32_t tid);
 
 /* Text of an owner; "" for unknown. Borrowed until the next call that adds one. */
 const char *owners_text(const struct owners *owners, uint32_t owner);
+
+/* The layer of an owner; "" if it has none. Borrowed as owners_text(). */
+const char *owners_layer(const struct owners *owners, uint32_t owner);
+
+/* The owner with the same text and no layer. */
+uint32_t owners_plain(const struct owners *owners, uint32_t owner);
 
 /* Class of an owner. Labels of the user's own do not make one, whatever they say. */
 enum owner_class owners_class(const struct owners *owners, uint32_t owner);

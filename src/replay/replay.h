@@ -506,6 +506,12 @@ const char *replay_owner_text(const struct replay *replay, uint32_t owner);
 /* The same where people read it: "" unless owners are asked for or the user labelled the block. */
 const char *replay_owner_shown(const struct replay *replay, uint32_t owner);
 
+/* Which part of a model the memory of block.owner is (replay/owners.h), "" if unknown. */
+const char *replay_owner_layer(const struct replay *replay, uint32_t owner);
+
+/* The owner that has the text of block.owner and no layer: owners that differ only in layers have the same. */
+uint32_t replay_owner_plain(const struct replay *replay, uint32_t owner);
+
 /* Class of block.owner. What is decided by class asks here; texts hold labels of the user's own too. */
 enum owner_class replay_owner_class(const struct replay *replay, uint32_t owner);
 bool replay_is_decomposed(const struct replay *replay);

@@ -33,6 +33,7 @@ void report_findings_json(const struct report *report, struct json *json)
 	findings_json(found, FINDING_trend, "trends", SIZE_MAX, json);
 	findings_json(found, FINDING_place, "places", most, json);
 	findings_json(found, FINDING_forecast, "forecasts", SIZE_MAX, json);
+	findings_json(found, FINDING_layer, "layers", SIZE_MAX, json);
 	if (FINDINGS_COUNT(found, peak) == 0)
 		json_null(json, "peak");
 	else

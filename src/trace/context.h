@@ -85,6 +85,10 @@ enum label_kind {
 	/* What this thread allocates from here on has this class of the model; a block's own class takes its place. */
 	LABEL_CLASS_PUSH = 5,
 	LABEL_CLASS_POP = 6, /* until here; ends what was entered inside it as well */
+	/* The block at the address: which tensor of a model it is, or belongs to; "Model@path of the module@tensor", see replay/owners.h. */
+	LABEL_LAYER = 7,
+	LABEL_LAYER_PUSH = 8, /* what this thread allocates from here on is made by this module */
+	LABEL_LAYER_POP = 9,  /* until here; ends what was entered inside it as well */
 };
 
 /* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */

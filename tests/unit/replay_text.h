@@ -269,7 +269,8 @@ static inline void text_memory(const struct replay *replay, struct strbuf *out)
 			    U(d->process_bytes), U(d->device_bytes), U(d->total_bytes));
 	}
 	for (i = 0; i < replay->labels.owners.count; i++)
-		strbuf_addf(out, "owner %zu: %s\n", i, replay_owner_text(replay, (uint32_t)i));
+		strbuf_addf(out, "owner %zu: %s of %s\n", i, replay_owner_text(replay, (uint32_t)i),
+			    replay_owner_layer(replay, (uint32_t)i));
 	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL) {
 		strbuf_addf(&lines.text, "block %llx space %u ", U(entry->key), entry->space);
 		text_block(replay, &replay->blocks.all[entry->slot], &lines.text);

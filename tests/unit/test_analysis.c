@@ -861,6 +861,47 @@ static void shares_of_owners_are_the_total_at_the_peak_and_at_the_end(void **sta
 					"       2.0 KiB      2.0 KiB  total\n"));
 }
 
+/* What a module makes is its own, tensors have their names, and owners are shown as without layers. */
+static void layers_of_a_model_have_what_is_theirs_at_the_peak(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 4096);
+	label(p, 0, LABEL_MODEL, "model@weight", 0x1000);
+	label(p, 0, LABEL_CLASS_PUSH, "model@temporary@forward", 0);
+	label(p, 0, LABEL_LAYER_PUSH, "Net@", 0);
+	take(p, PTA, 0x3000, 1024);
+	label(p, 0, LABEL_LAYER_PUSH, "Net@up", 0);
+	take(p, PTA, 0x4000, 2048);
+	maker_alloc(&p->w[1], p->now++, PTA, 0x7000, 10, 0); /* of another thread */
+	label(p, 0, LABEL_LAYER_POP, "Net@", 0);	     /* leaves both */
+	label(p, 0, LABEL_CLASS_POP, "model@temporary@forward", 0);
+	take(p, PTA, 0x5000, 512); /* 7690: the peak */
+	give(p, PTA, 0x4000);
+	label(p, 0, LABEL_MODEL, "model@gradient", 0x5000);
+	label(p, 0, LABEL_LAYER, "Net@up@weight", 0x5000); /* both after the peak */
+	label(p, 0, LABEL_LAYER, "Net@up@weight@down.weight", 0x1000);
+	give(p, PTA, 0x5000);
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(p->owners[1], "PTA");
+	assert_string_equal(p->owners[3], "PTA@model@temporary@forward");
+	assert_non_null(strstr(
+		told(p),
+		"       4.0 KiB      4.0 KiB    PTA@model@weight\n"
+		"       3.0 KiB      1.0 KiB    PTA@model@temporary@forward\n"
+		"         512 B          0 B    PTA@model@gradient\n"
+		"          10 B         10 B  PTA itself\n"
+		"       7.5 KiB      5.0 KiB  total\n"
+		"Layers in the PyTorch pool (PTA) on NPU 0, at its peak\n"
+		"       total     weight   gradient  optimizer activation      other  layer\n"
+		"     6.5 KiB    4.0 KiB      512 B          -          -    2.0 KiB  up (weight "
+		"is "
+		"down.weight too)\n"
+		"     1.0 KiB          -          -          -          -    1.0 KiB  Net\n"
+		"        10 B          -          -          -          -       10 B  of no "
+		"layer\n"));
+}
+
 /* config(analysis=...) while the program runs. */
 static void the_program_may_choose_analyses_later(void **state)
 {
@@ -1070,6 +1111,8 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(
 			shares_of_owners_are_the_total_at_the_peak_and_at_the_end, begin, end),
+		cmocka_unit_test_setup_teardown(layers_of_a_model_have_what_is_theirs_at_the_peak,
+						begin, end),
 		cmocka_unit_test_setup_teardown(the_program_may_choose_analyses_later, begin, end),
 		cmocka_unit_test_setup_teardown(owner_stands_in_attr_behind_the_figures, begin,
 						end),

@@ -517,8 +517,8 @@ static void use_framework(struct scene *s, uint32_t who)
 			    .name = text, .kind = 1 + random_below(3), .layer = 1, .dtype = 1);
 		break;
 	case 3:
-		MAKER_EVENT(w, s->now, 0, label, .kind = 1 + random_below(4), .text = text,
-			    .address = address + 8);
+		MAKER_EVENT(w, s->now, 0, label, .kind = 1 + random_below(LABEL_LAYER_POP),
+			    .text = text, .address = address + 8);
 		break;
 	case 4:
 		MAKER_EVENT(w, s->now, 0, call, .what = 1 + random_below(s->codes[who] + 4),
