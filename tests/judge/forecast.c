@@ -327,22 +327,6 @@ void spot_give(struct spot *spot, uint32_t block)
 	give(&shape_blocks[block]);
 }
 
-void spot_push(struct spot *spot, uint32_t block)
-{
-	if (spot->tail == spot->queue_room) {
-		spot->queue_room = spot->queue_room == 0 ? 64 : 2 * spot->queue_room;
-		spot->queue = realloc(spot->queue, spot->queue_room * sizeof(*spot->queue));
-		if (spot->queue == NULL)
-			maker_fail("memory");
-	}
-	spot->queue[spot->tail++] = block;
-}
-
-uint32_t spot_pop(struct spot *spot)
-{
-	return spot->queue[spot->head++];
-}
-
 static const struct shape *healthy_shape(void)
 {
 	const struct shape *shape;

@@ -236,22 +236,6 @@ void spot_give(struct spot *spot, uint32_t block)
 	     .address = P.blocks[block].address);
 }
 
-void spot_push(struct spot *spot, uint32_t block)
-{
-	if (spot->tail == spot->queue_room) {
-		spot->queue_room = spot->queue_room == 0 ? 64 : 2 * spot->queue_room;
-		spot->queue = realloc(spot->queue, spot->queue_room * sizeof(*spot->queue));
-		if (spot->queue == NULL)
-			maker_fail("memory");
-	}
-	spot->queue[spot->tail++] = block;
-}
-
-uint32_t spot_pop(struct spot *spot)
-{
-	return spot->queue[spot->head++];
-}
-
 static void add_spot(const struct shape *shape, uint32_t steps, uint8_t pool, uint32_t device)
 {
 	struct spot *spot = &P.spots[P.spot_count];

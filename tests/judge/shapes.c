@@ -2,6 +2,26 @@
 #include "shapes.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void spot_push(struct spot *spot, uint32_t block)
+{
+	if (spot->tail == spot->queue_room) {
+		spot->queue_room = spot->queue_room == 0 ? 64 : 2 * spot->queue_room;
+		spot->queue = realloc(spot->queue, spot->queue_room * sizeof(*spot->queue));
+		if (spot->queue == NULL) {
+			perror("memory");
+			abort();
+		}
+	}
+	spot->queue[spot->tail++] = block;
+}
+
+uint32_t spot_pop(struct spot *spot)
+{
+	return spot->queue[spot->head++];
+}
 
 static bool first(const struct spot *s)
 {

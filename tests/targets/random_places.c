@@ -118,21 +118,6 @@ void spot_give(struct spot *spot, uint32_t block)
 		DO(halMemFree(address));
 }
 
-void spot_push(struct spot *spot, uint32_t block)
-{
-	if (spot->tail == spot->queue_room) {
-		spot->queue_room = 2 * spot->queue_room + 64;
-		spot->queue = realloc(spot->queue, spot->queue_room * sizeof(*spot->queue));
-		target_check(spot->queue != NULL, "no memory");
-	}
-	spot->queue[spot->tail++] = block;
-}
-
-uint32_t spot_pop(struct spot *spot)
-{
-	return spot->queue[spot->head++];
-}
-
 /* Different shapes, so that each has a call stack of its own. */
 static uint32_t choose(uint32_t steps, bool healthy)
 {
