@@ -114,14 +114,12 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 		owners_pop(&replay->labels.owners, event->tid, text);
 		return 0;
 	case LABEL_CLASS_PUSH:
-		return owners_push_class(&replay->labels.owners, event->tid, text);
-	case LABEL_CLASS_POP:
-		owners_pop_class(&replay->labels.owners, event->tid, text);
-		return 0;
 	case LABEL_LAYER_PUSH:
-		return owners_push_layer(&replay->labels.owners, event->tid, text);
+		return owners_enter(&replay->labels.owners, event->tid, (enum label_kind)label.kind,
+				    text);
+	case LABEL_CLASS_POP:
 	case LABEL_LAYER_POP:
-		owners_pop_layer(&replay->labels.owners, event->tid, text);
+		owners_leave(&replay->labels.owners, event->tid, (enum label_kind)label.kind, text);
 		return 0;
 	default:
 		return 0;
@@ -261,14 +259,10 @@ int labels_load_label(struct replay *replay, const struct trace_event *event)
 	if (label.kind == LABEL_PUSH)
 		return owners_push(&replay->labels.owners,
 				   replay_writer_tid(replay, replay->writers.as_writer), text);
-	if (label.kind == LABEL_CLASS_PUSH)
-		return owners_push_class(&replay->labels.owners,
-					 replay_writer_tid(replay, replay->writers.as_writer),
-					 text);
-	if (label.kind == LABEL_LAYER_PUSH)
-		return owners_push_layer(&replay->labels.owners,
-					 replay_writer_tid(replay, replay->writers.as_writer),
-					 text);
+	if (label.kind == LABEL_CLASS_PUSH || label.kind == LABEL_LAYER_PUSH)
+		return owners_enter(&replay->labels.owners,
+				    replay_writer_tid(replay, replay->writers.as_writer),
+				    (enum label_kind)label.kind, text);
 	context = definitions_context(replay, event);
 	entry = live_get(&replay->blocks.live, replay->definitions.uses[context].space,
 			 label.address);

@@ -365,11 +365,23 @@ int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, co
 	return r < 0 ? r : number_of(owners, changed, out_owner);
 }
 
-static int enter(struct owners *owners, struct owner_stack *stack, const char *text)
+static struct owner_stack *stack_of(struct owner_thread *thread, enum label_kind kind)
 {
-	uint32_t number;
-	int r = array_reserve(&stack->texts, &stack->room, stack->count + 1, sizeof(*stack->texts));
+	return kind == LABEL_LAYER_PUSH || kind == LABEL_LAYER_POP ? &thread->layers
+								   : &thread->classes;
+}
 
+int owners_enter(struct owners *owners, uint32_t tid, enum label_kind kind, const char *text)
+{
+	struct owner_thread *thread = thread_at(owners, tid);
+	struct owner_stack *stack;
+	uint32_t number;
+	int r;
+
+	if (thread == NULL)
+		return -ENOMEM;
+	stack = stack_of(thread, kind);
+	r = array_reserve(&stack->texts, &stack->room, stack->count + 1, sizeof(*stack->texts));
 	if (r == 0)
 		r = intern_label(owners, text, &number);
 	if (r == 0 && number != 0)
@@ -377,49 +389,22 @@ static int enter(struct owners *owners, struct owner_stack *stack, const char *t
 	return r;
 }
 
-static void leave(struct owners *owners, struct owner_stack *stack, const char *text)
+void owners_leave(struct owners *owners, uint32_t tid, enum label_kind kind, const char *text)
 {
+	struct owner_thread *thread = find_thread(owners, tid);
+	struct owner_stack *stack;
 	uint32_t number;
 	size_t i;
 
-	if (intern_label(owners, text, &number) < 0)
+	if (thread == NULL || intern_label(owners, text, &number) < 0)
 		return;
+	stack = stack_of(thread, kind);
 	for (i = stack->count; i > 0; i--) {
 		if (stack->texts[i - 1] == number) {
 			stack->count = i - 1;
 			return;
 		}
 	}
-}
-
-int owners_push_class(struct owners *owners, uint32_t tid, const char *class)
-{
-	struct owner_thread *thread = thread_at(owners, tid);
-
-	return thread == NULL ? -ENOMEM : enter(owners, &thread->classes, class);
-}
-
-void owners_pop_class(struct owners *owners, uint32_t tid, const char *class)
-{
-	struct owner_thread *thread = find_thread(owners, tid);
-
-	if (thread != NULL)
-		leave(owners, &thread->classes, class);
-}
-
-int owners_push_layer(struct owners *owners, uint32_t tid, const char *layer)
-{
-	struct owner_thread *thread = thread_at(owners, tid);
-
-	return thread == NULL ? -ENOMEM : enter(owners, &thread->layers, layer);
-}
-
-void owners_pop_layer(struct owners *owners, uint32_t tid, const char *layer)
-{
-	struct owner_thread *thread = find_thread(owners, tid);
-
-	if (thread != NULL)
-		leave(owners, &thread->layers, layer);
 }
 
 bool owners_is_labelled(const struct owners *owners, uint32_t owner)

@@ -102,13 +102,12 @@ int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, co
 int owners_push(struct owners *owners, uint32_t tid, const char *label);
 void owners_pop(struct owners *owners, uint32_t tid, const char *label);
 
-/* A thread enters or leaves a class, which takes the place of ops@aten. Leaving it leaves what was entered inside it. 0 or -ENOMEM. */
-int owners_push_class(struct owners *owners, uint32_t tid, const char *class);
-void owners_pop_class(struct owners *owners, uint32_t tid, const char *class);
-
-/* A thread enters or leaves the forward pass of a module. Leaving it leaves what was entered inside it. 0 or -ENOMEM. */
-int owners_push_layer(struct owners *owners, uint32_t tid, const char *layer);
-void owners_pop_layer(struct owners *owners, uint32_t tid, const char *layer);
+/*
+ * A thread enters or leaves a class, which takes the place of ops@aten, or the forward pass of a module (LABEL_LAYER_PUSH and _POP).
+ * Leaving it leaves what was entered inside it. 0 or -ENOMEM.
+ */
+int owners_enter(struct owners *owners, uint32_t tid, enum label_kind kind, const char *text);
+void owners_leave(struct owners *owners, uint32_t tid, enum label_kind kind, const char *text);
 
 /* True if an owner has a label of the user's. */
 bool owners_is_labelled(const struct owners *owners, uint32_t owner);

@@ -49,7 +49,7 @@ struct walk_reads {
 	bool complete; /* it is all here, and all that the walk went by */
 	uint32_t words;
 	uint32_t bases;
-	void *end; /* the word behind the last frame, where it is not an address */
+	void *end; /* the word after the last frame, if it is not an address */
 	struct walk_base base[WALK_WORDS];
 	uint32_t at[WALK_WORDS];
 };
