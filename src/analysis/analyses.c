@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analysis/analyses.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,17 +123,36 @@ static void enlist(struct analyses *analyses, int id)
 	analyses->observer.rows |= table[id]->rows;
 }
 
-/* An analysis that begins in the middle of a run first hears of the live blocks. */
+static int by_allocation(const void *a, const void *b)
+{
+	const struct block *x = *(const struct block *const *)a,
+			   *y = *(const struct block *const *)b;
+
+	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
+}
+
+/*
+ * An analysis that begins in the middle of a run first hears of the blocks that later changes are about, in the order of their
+ * allocation: of those that live, after stop() of those that lived then.
+ */
 static int observe_live(const struct analysis *analysis, void *state, struct replay *replay)
 {
-	const struct block *block;
-	size_t cursor = 0;
+	const struct block **blocks, *block;
+	size_t cursor = 0, count = 0, i;
 	int r = 0;
 
-	while (r == 0 && (analysis->blocks >> BLOCK_ADDED & 1) &&
-	       (block = replay_next_block(replay, &cursor)) != NULL)
-		r = analysis->block(state, replay, BLOCK_ADDED, block, replay_usage(replay, block),
-				    block->owner);
+	if (!(analysis->blocks >> BLOCK_ADDED & 1))
+		return 0;
+	blocks = calloc(replay_count_observed(replay) + 1, sizeof(*blocks));
+	if (blocks == NULL)
+		return -ENOMEM;
+	while ((block = replay_next_observed(replay, &cursor)) != NULL)
+		blocks[count++] = block;
+	qsort(blocks, count, sizeof(*blocks), by_allocation);
+	for (i = 0; i < count && r == 0; i++)
+		r = analysis->block(state, replay, BLOCK_ADDED, blocks[i],
+				    replay_usage(replay, blocks[i]), blocks[i]->owner);
+	free(blocks);
 	return r;
 }
 

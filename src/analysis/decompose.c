@@ -87,6 +87,7 @@ static int instant_keep(struct decompose *d, struct instant *instant, const stru
 		return 0;
 	high->bytes = high->most_bytes;
 	high->allocation = replay_totals(replay)->allocations;
+	high->change = d->changes;
 	for (i = 0; i < d->share_count; i++) {
 		if (d->shares[i].usage == usage)
 			instant->bytes[i] = d->shares[i].live_bytes;
@@ -174,6 +175,32 @@ static int begin_instants(struct decompose *d, const struct replay *replay)
 
 /* ---- what happens ---- */
 
+/* Whether the shares of an instant were copied when the block was among those in use. */
+static bool includes(const struct decompose *d, const struct instant *instant, uint32_t usage,
+		     uint64_t allocation)
+{
+	const struct instant_usage *high =
+		usage < instant->usage_count ? &instant->usages[usage] : NULL;
+	const uint64_t *joined;
+
+	if (high == NULL || high->bytes == 0 || allocation > high->allocation)
+		return false;
+	joined = d->joined.count == 0 ? NULL : map_get(&d->joined, (struct map_key){allocation, 0});
+	return joined == NULL || *joined <= high->change;
+}
+
+/* A block is in use again, or later than it was allocated: instants before that do not include it. */
+static int join_late(struct decompose *d, uint32_t usage, uint64_t allocation)
+{
+	size_t i;
+
+	for (i = 0; i < d->instant_count; i++) {
+		if (includes(d, &d->instants[i], usage, allocation))
+			return map_put(&d->joined, (struct map_key){allocation, 0}, d->changes);
+	}
+	return 0;
+}
+
 /* A block goes from one share to another, also in the instants that include it. */
 static int relabel(struct decompose *d, const struct block *block, uint32_t usage, uint32_t from)
 {
@@ -188,9 +215,8 @@ static int relabel(struct decompose *d, const struct block *block, uint32_t usag
 	for (i = 0; i < d->instant_count; i++) {
 		struct instant *instant = &d->instants[i];
 
-		if (usage >= instant->usage_count || instant->usages[usage].bytes == 0 ||
-		    block->allocation_id > instant->usages[usage].allocation ||
-		    from >= instant->share_count)
+		if (from >= instant->share_count ||
+		    !includes(d, instant, usage, block->allocation_id))
 			continue;
 		if (instant_grow(instant, instant->usage_count, d->share_count) < 0)
 			return -ENOMEM;
@@ -248,7 +274,11 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 	live = live_at(d, number);
 	if (share == NULL || live == NULL)
 		return -ENOMEM;
+	d->changes++;
 	if (change == BLOCK_ADDED || change == BLOCK_RESTORED) {
+		if (block->allocation_id != replay_totals(replay)->allocations &&
+		    join_late(d, number, block->allocation_id) < 0)
+			return -ENOMEM;
 		share->live_bytes += block->size_bytes;
 		share->live_blocks++;
 		*live += block->size_bytes;
@@ -269,6 +299,8 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 	if (change == BLOCK_RELABELLED)
 		return relabel(d, block, number, (uint32_t)(share - d->shares));
 	*live -= block->size_bytes;
+	if (d->joined.count > 0)
+		(void)map_remove(&d->joined, (struct map_key){block->allocation_id, 0}, NULL);
 	return 0;
 }
 
@@ -293,12 +325,17 @@ static int decompose_row(void *state, struct replay *replay, const struct row *r
 
 /* ---- in a checkpoint ---- */
 
+static uint64_t instant_word(const struct instant *instant)
+{
+	return (uint64_t)instant->step << 32 | (uint64_t)instant->open << 9 |
+	       (uint64_t)instant->taken << 8 | instant->kind;
+}
+
 static void instant_save(const struct instant *instant, struct strbuf *out)
 {
 	size_t i;
 
-	words_add(out, (uint64_t)instant->step << 32 | (uint64_t)instant->open << 9 |
-			       (uint64_t)instant->taken << 8 | instant->kind);
+	words_add(out, instant_word(instant));
 	words_add(out, instant->usage_count);
 	for (i = 0; i < instant->usage_count; i++) {
 		words_add(out, instant->usages[i].most_bytes);
@@ -308,6 +345,27 @@ static void instant_save(const struct instant *instant, struct strbuf *out)
 	words_add(out, instant->share_count);
 	for (i = 0; i < instant->share_count; i++)
 		words_add(out, instant->bytes[i]);
+}
+
+/* Older checkpoints end before these words. */
+static void save_changes(const struct decompose *d, struct strbuf *out)
+{
+	const struct map_slot *slot;
+	size_t cursor = 0, i, k;
+
+	words_add(out, d->changes);
+	words_add(out, d->instant_count);
+	for (i = 0; i < d->instant_count; i++) {
+		words_add(out, instant_word(&d->instants[i]));
+		words_add(out, d->instants[i].usage_count);
+		for (k = 0; k < d->instants[i].usage_count; k++)
+			words_add(out, d->instants[i].usages[k].change);
+	}
+	words_add(out, d->joined.count);
+	while ((slot = map_next(&d->joined, &cursor)) != NULL) {
+		words_add(out, slot->key.a);
+		words_add(out, slot->value);
+	}
 }
 
 static void decompose_save(void *state, struct strbuf *out)
@@ -327,6 +385,7 @@ static void decompose_save(void *state, struct strbuf *out)
 	words_add(out, d->instant_count);
 	for (i = 0; i < d->instant_count; i++)
 		instant_save(&d->instants[i], out);
+	save_changes(d, out);
 }
 
 /* The instant that a checkpoint tells of; `none` if it is not wanted here. */
@@ -369,6 +428,34 @@ static int instant_load(struct decompose *d, struct words *words)
 	return r;
 }
 
+static int load_changes(struct decompose *d, struct words *words)
+{
+	size_t instants, count, i;
+
+	if (words->left == 0)
+		return 0;
+	d->changes = words_next(words);
+	for (instants = words_count(words); instants > 0 && !words->failed; instants--) {
+		struct instant none = {0};
+		struct instant *instant = instant_of(d, words_next(words), &none);
+
+		count = words_count(words);
+		for (i = 0; i < count; i++) {
+			uint64_t change = words_next(words);
+
+			if (i < instant->usage_count)
+				instant->usages[i].change = change;
+		}
+	}
+	for (count = words_count(words); count > 0 && !words->failed; count--) {
+		uint64_t allocation = words_next(words);
+
+		if (map_put(&d->joined, (struct map_key){allocation, 0}, words_next(words)) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static void decompose_fini(void *state)
 {
 	struct decompose *d = state;
@@ -382,6 +469,7 @@ static void decompose_fini(void *state)
 	free(d->shares);
 	free(d->live_bytes);
 	map_fini(&d->index);
+	map_fini(&d->joined);
 	*d = (struct decompose){0};
 }
 
@@ -421,7 +509,7 @@ static int decompose_load(void *state, const struct replay *replay, struct words
 	count = words_count(words);
 	for (i = 0; i < count && r == 0 && !words->failed; i++)
 		r = instant_load(d, words);
-	return r;
+	return r < 0 ? r : load_changes(d, words);
 }
 
 /* ---- the end ---- */

@@ -34,6 +34,7 @@ struct instant_usage {
 	uint64_t most_bytes;
 	uint64_t bytes;	     /* most_bytes when shares were copied */
 	uint64_t allocation; /* the last one handed out then */
+	uint64_t change;     /* struct decompose.changes then */
 };
 
 struct instant {
@@ -56,6 +57,9 @@ struct decompose {
 	/* [INSTANT_PEAK], [INSTANT_REFUSED], [INSTANT_OOM], then two for each step that was asked for. */
 	struct instant *instants;
 	size_t instant_count;
+	uint64_t changes; /* of blocks so far */
+	/* Allocation -> `changes` when its block was counted, for blocks that some instant before that would seem to include. */
+	struct map joined;
 };
 
 /* Bytes of a share, and of a usage, at an instant. */

@@ -268,21 +268,25 @@ bool leaks_is_claimed(const struct leaks *leaks, const struct group *group,
 	return is_driver_block(group) && d->pooled && !unclaimed_find(d, block, &at);
 }
 
-/* The first block of a pool on a device: the driver's blocks there are told apart from now on. */
-static MSCOPE_COLD int begin_claims(struct leaks *leaks, struct replay *replay, uint32_t on)
+/*
+ * The first block of a pool on a device: the driver's blocks there, which are older, are told apart from now on. An analysis that
+ * begins in the middle of a run hears of newer ones later.
+ */
+static MSCOPE_COLD int begin_claims(struct leaks *leaks, struct replay *replay, uint32_t on,
+				    const struct block *first)
 {
 	const struct block *block;
 	size_t cursor = 0;
 	int r = 0;
 
 	leaks->devices[on].pooled = true;
-	while (r == 0 && (block = replay_next_block(replay, &cursor)) != NULL) {
+	while (r == 0 && (block = replay_next_observed(replay, &cursor)) != NULL) {
 		uint32_t group = group_of(leaks, replay, block->context), place;
 
 		if (group == UINT32_MAX)
 			return -ENOMEM;
-		if (block->outside_window || leaks->groups[group].on != on ||
-		    !is_driver_block(&leaks->groups[group]))
+		if (block->outside_window || block->allocation_id > first->allocation_id ||
+		    leaks->groups[group].on != on || !is_driver_block(&leaks->groups[group]))
 			continue;
 		place = place_at(leaks, group, block->stack, block->size_bytes);
 		r = place == UINT32_MAX ? -ENOMEM
@@ -293,15 +297,16 @@ static MSCOPE_COLD int begin_claims(struct leaks *leaks, struct replay *replay, 
 }
 
 /* A pool's block lies in a block of the driver: that one is the pool's cache, and not judged. */
-static int claim(struct leaks *leaks, struct replay *replay, uint32_t on, uint64_t address)
+static int claim(struct leaks *leaks, struct replay *replay, uint32_t on, const struct block *block)
 {
+	uint64_t address = block->address;
 	struct device_state *d = &leaks->devices[on];
 	struct unclaimed found;
 	size_t at;
 	int r;
 
 	if (MSCOPE_UNLIKELY(!d->pooled)) {
-		r = begin_claims(leaks, replay, on);
+		r = begin_claims(leaks, replay, on, block);
 		if (r < 0)
 			return r;
 		d = &leaks->devices[on];
@@ -610,7 +615,7 @@ static int add(struct leaks *leaks, struct replay *replay, const struct block *b
 	g = &leaks->groups[group];
 	d = &leaks->devices[g->on];
 	if (g->framework && (!d->pooled || d->unclaimed_count > 0))
-		return claim(leaks, replay, g->on, block->address);
+		return claim(leaks, replay, g->on, block);
 	if (MSCOPE_UNLIKELY(d->pooled) && is_driver_block(g))
 		return unclaimed_add(d, block, place, leaks_step_of(leaks, block));
 	return 0;

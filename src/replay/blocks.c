@@ -53,8 +53,11 @@ static int slot_take(struct blocks *blocks, uint32_t *out_slot)
 void blocks_release(struct blocks *blocks, uint32_t slot)
 {
 	/* What lived at the end of the program's own code is still asked for. */
-	if (MSCOPE_LIKELY(!blocks->all[slot].after_end))
-		blocks->free_slots[blocks->free_count++] = slot;
+	if (MSCOPE_UNLIKELY(blocks->all[slot].after_end))
+		return;
+	/* Who remembers the slot (holdings.c) sees that the block is gone before another takes it. */
+	blocks->all[slot].allocation_id = 0;
+	blocks->free_slots[blocks->free_count++] = slot;
 }
 
 /* ---- by address ---- */

@@ -62,7 +62,8 @@ static void save(const struct replay *replay, struct checkpoint *cp)
 		    .time_ns = replay->at.time_ns + 1, .steps = replay->steps.begun,
 		    .launches = replay->totals.launches, .step_source = replay->steps.source,
 		    .last_writer = replay->at.writer, .last_events = replay->at.events,
-		    .other_noted = replay->steps.other_noted);
+		    .other_noted = replay->steps.other_noted,
+		    .last_sequence = replay->at.sequence + UINT64_C(1));
 	for (i = 0; i < MSCOPE_COUNT(saves); i++) {
 		if (saves[i] != NULL)
 			saves[i](replay, cp);
@@ -135,8 +136,10 @@ int checkpoint_load_checkpoint(struct replay *replay, const struct trace_event *
 	if (replay->loaded.complete) {
 		replay->at = (struct position){.time_ns = record.time_ns - 1,
 					       .writer = (uint32_t)record.last_writer,
-					       .events = (uint32_t)record.last_events};
+					       .events = (uint32_t)record.last_events,
+					       .sequence = (uint32_t)record.last_sequence - 1};
 		replay->loaded.at = replay->at;
+		replay->loaded.has_sequence = record.last_sequence != 0;
 	}
 	/* An older form has the newest of the steps in progress alone. */
 	return record.open_step == 0 || replay->loaded.complete
@@ -153,6 +156,9 @@ bool checkpoint_includes(struct loaded *loaded, const struct trace_event *event,
 		return !definition;
 	if (event->time_ns != at->time_ns || event->writer != at->writer)
 		return event->time_ns < at->time_ns || event->writer < at->writer;
+	/* Chunks before that one may be gone or come once more. */
+	if (loaded->has_sequence && event->sequence != at->sequence)
+		return event->sequence < at->sequence;
 	if (loaded->at.events == 0)
 		return false;
 	loaded->at.events--;

@@ -28,21 +28,26 @@ void checkpoint_as_writer(struct checkpoint *cp, uint32_t writer);
 uint32_t checkpoint_text(struct checkpoint *cp, const char *text);
 uint32_t checkpoint_text_at(struct checkpoint *cp, const struct replay *replay, uint32_t offset);
 
-/* Where a replay stands: behind this many events of this writer at this time. */
+/* Where a replay stands: after this many events of this writer at this time, in the chunk of the last of them. */
 struct position {
 	uint64_t time_ns;
 	uint32_t writer;
 	uint32_t events;
+	uint32_t sequence; /* of that chunk: older ones may be gone */
 };
 
 /* Takes note of an event that is about to be taken. */
 static inline void position_advance(struct position *position, const struct trace_event *event)
 {
 	if (MSCOPE_LIKELY(event->time_ns > position->time_ns)) {
-		*position = (struct position){event->time_ns, event->writer, 1};
+		*position = (struct position){event->time_ns, event->writer, 1, event->sequence};
 	} else if (event->time_ns == position->time_ns) {
-		position->events = event->writer == position->writer ? position->events + 1 : 1;
+		position->events =
+			event->writer == position->writer && event->sequence == position->sequence
+				? position->events + 1
+				: 1;
 		position->writer = event->writer;
+		position->sequence = event->sequence;
 	}
 }
 
@@ -50,7 +55,8 @@ static inline void position_advance(struct position *position, const struct trac
 struct loaded {
 	uint64_t time_ns; /* events before this time may be in it; 0: none was loaded */
 	struct position at;
-	bool complete; /* has the state of all parts; else it is of an older form */
+	bool has_sequence; /* at.sequence is known; a version before did not save it */
+	bool complete;	   /* has the state of all parts; else it is of an older form */
 };
 
 /* Whether an event before loaded.time_ns is in the checkpoint. */

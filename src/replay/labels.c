@@ -40,6 +40,14 @@ const char *labels_row_text(const struct replay *replay, const struct block *blo
 	return text[0] == '\0' ? NULL : text;
 }
 
+/* What was allocated after stop() is added when a window begins: nobody counts it yet. */
+static void notify(struct replay *replay, const struct block *block, const struct usage *usage,
+		   uint32_t before)
+{
+	if (!ending_is_outside(replay, block))
+		replay_notify_block(replay, BLOCK_RELABELLED, block, usage, before);
+}
+
 /* Gives a block another owner. `learn`: its row came already in this pass, so a later pass has to know. */
 static int label_block(struct replay *replay, struct block *block, enum label_kind kind,
 		       const char *label, bool learn)
@@ -62,7 +70,7 @@ static int label_block(struct replay *replay, struct block *block, enum label_ki
 	if (usage == NULL)
 		return -ENOMEM;
 	block->owner = owner;
-	replay_notify_block(replay, BLOCK_RELABELLED, block, usage, before);
+	notify(replay, block, usage, before);
 	/* Rows do not show layers. */
 	if (facts == NULL || block->hidden || !learn || kind == LABEL_LAYER)
 		return 0;
@@ -294,8 +302,7 @@ int replay_decompose(struct replay *replay)
 		r = owners_of(&replay->labels.owners, replay_context(replay, blocks[i]->context), 0,
 			      false, &blocks[i]->owner);
 		if (r == 0)
-			replay_notify_block(replay, BLOCK_RELABELLED, blocks[i],
-					    replay_usage(replay, blocks[i]), before);
+			notify(replay, blocks[i], replay_usage(replay, blocks[i]), before);
 	}
 	free(blocks);
 	return r;

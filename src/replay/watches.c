@@ -361,7 +361,7 @@ static void save_changes(const struct watched *w, size_t index, struct checkpoin
 void watches_save(const struct replay *replay, struct checkpoint *cp)
 {
 	const struct watches *watches = &replay->watches;
-	size_t i;
+	size_t count, i;
 
 	for (i = 0; i < watches->count; i++) {
 		const struct watched *w = &watches->items[i];
@@ -384,8 +384,12 @@ void watches_save(const struct replay *replay, struct checkpoint *cp)
 	if (watches->dumps > 0)
 		BUILDER_PUT(&cp->builder, kept_dumps, 0, .dumps = watches->dumps,
 			    .more = watches->more);
-	for (i = 0; i < watches->seen_count; i++) {
-		uint32_t name = checkpoint_text(cp, watches->seen[i]);
+	/* What was asked for may have run under a name that is not known. */
+	count = watches->seen_count > 0 || !(watches->start_ran || watches->end_ran)
+			? watches->seen_count
+			: 1;
+	for (i = 0; i < count; i++) {
+		uint32_t name = i < watches->seen_count ? checkpoint_text(cp, watches->seen[i]) : 0;
 
 		BUILDER_PUT(&cp->builder, watch_seen, 0, .name = name,
 			    .flags = (watches->start_ran ? SEEN_START : 0) |

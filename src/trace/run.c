@@ -681,6 +681,7 @@ bool run_next(struct run *run, struct trace_event *out)
 		out->words = run->padded;
 	}
 	out->bytes = s->bytes;
+	out->sequence = s->current.sequence;
 	out->payload = s->data + s->at + run->layout.types[out->type].words * 8u;
 	out->payload_bytes = s->bytes - run->layout.types[out->type].words * 8u;
 	if (out->type == EVENT_thread)

@@ -31,6 +31,7 @@ struct trace_event {
 	/* Of a variable record, behind the fixed part as this trace's table has it. */
 	const uint8_t *payload;
 	uint32_t payload_bytes;
+	uint32_t sequence; /* of its chunk, among those of the writer */
 };
 
 struct run_damage {
