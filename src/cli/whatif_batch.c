@@ -163,6 +163,25 @@ static void add_sites(struct strbuf *out, const struct batches *b)
 	strbuf_add_str(out, ".\n");
 }
 
+/* A batch that is larger than all recorded ones may run other kernels: PyTorch and cuBLAS choose them by size. */
+static void add_caution(struct strbuf *out, const struct batches *b,
+			const struct batch_choice *choice)
+{
+	uint64_t recorded = 0;
+
+	for (size_t i = 0; i < choice->run_count; i++)
+		recorded = recorded > choice->run_batches[i] ? recorded : choice->run_batches[i];
+	for (size_t i = 0; i < b->row_count; i++) {
+		if (b->rows[i].batch <= recorded)
+			continue;
+		strbuf_addf(out,
+			    "Libraries may choose other kernels for a batch larger than %" PRIu64
+			    ", with other workspaces. To be sure, record a batch near the one that you want.\n",
+			    recorded);
+		return;
+	}
+}
+
 static void batch_text(struct strbuf *out, const struct batches *b,
 		       const struct batch_choice *choice)
 {
@@ -202,6 +221,7 @@ static void batch_text(struct strbuf *out, const struct batches *b,
 				    b->largest);
 	}
 	add_sites(out, b);
+	add_caution(out, b, choice);
 }
 
 static void json_rows(struct json *json, const struct batches *b, const struct batch_choice *choice)

@@ -16,7 +16,6 @@
 #define NOT_LINEAR_MOST 0.2  /* of the peak: what may have sizes of another rule */
 #define ODD_LEAST	0.01 /* of the peak: less does not matter */
 #define SQUARE_MOST	0.01
-#define EVENTS_BUDGET	20000000u
 #define BATCH_MOST	1000000u /* where the search for the largest batch ends */
 
 /* A pairing of all runs, and what it makes of a batch. */
@@ -279,12 +278,11 @@ static void widen(struct batch_row *row, uint64_t peak)
 static int play_batch(struct model *m, struct batch_row *row)
 {
 	static const double powers[] = {1, 0, 2};
-	size_t orders = EVENTS_BUDGET / (m->program.event_count + 1) / (m->choice->batch_count + 4);
+	uint32_t orders = what_if_orders(m->program.event_count, m->choice->batch_count + 3);
 	size_t variants = m->out->has_odd ? MSCOPE_COUNT(powers) : 1;
 	struct program_result result;
 	int status = 0;
 
-	orders = orders < 1 ? 1 : orders > WHAT_IF_ORDERS ? WHAT_IF_ORDERS : orders;
 	for (size_t v = 0; v < variants && status == 0; v++) {
 		m->odd_power = powers[v];
 		set_batch(m, row->batch);

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "twin/program.h"
 
-#define WHAT_IF_ORDERS 8u
+#define WHAT_IF_ORDERS 32u /* at most */
 
 struct what_if_choice {
 	const char *const *settings; /* texts; NULL: the usual ones */
@@ -57,9 +57,11 @@ struct what_if {
  */
 int what_if_answer(struct what_if *out, const struct pool_history *history,
 		   const struct what_if_choice *choice, struct mscope_error *err);
-/* The run's own release, device and limit, with settings to be filled in; and the same with one of WHAT_IF_ORDERS orders of addresses. */
+/* The run's own release, device and limit, with settings to be filled in; and the same with one of what_if_orders() orders of addresses. */
 struct twin_conditions what_if_conditions(const struct what_if *w);
 void what_if_order(struct twin_conditions *conditions, uint32_t number);
+/* How many orders may be tried of a program that is played in `plays` ways: the more, the shorter it is. */
+uint32_t what_if_orders(size_t events, size_t plays);
 void what_if_fini(struct what_if *out);
 
 /* The settings that are tried unless others are named. */

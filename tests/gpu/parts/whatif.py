@@ -41,8 +41,8 @@ def limits(record, shape, truth):
         limit = int((truth["in_use"] + share * (truth["reserved"] - truth["in_use"])) // 512 * 512) if share > 0.6 else int(truth["in_use"] * 0.9)
         for text in ("", "expandable_segments:True"):
             [setting] = asked(record, f"--set={text}", f"--limit={limit}")["settings"]
-            refused = said(shape, f"--limit={limit}", settings=text)["refused"]
-            assert setting["fits"] == (refused is None), f"{limit} {text}: {setting} and refused in step {refused}"
+            ooms = said(shape, f"--limit={limit}", settings=text)["ooms"]  # cuDNN goes on with less after one
+            assert setting["fits"] == (ooms == 0), f"{limit} {text}: {setting} and {ooms} requests refused"
             right += 1
     return f"{right} of {right}"
 
@@ -64,12 +64,12 @@ def facts(place):
 
 
 def batches(place):
-    """Batch x1.5 and x2 of what two smaller runs had."""
+    """Batch x1.5 and x2 of what two smaller runs had, of sizes for which the libraries choose the same kernels."""
     paths = []
-    for batch in (8, 12):
+    for batch in (16, 24):
         paths.append(place / f"fixed-{batch}.pickle")
         said("fixed", f"--batch={batch}", f"--snapshot={paths[-1]}")
-    [pool] = json.loads(call([COMMAND, "whatif", "--json", "--batch=16,18,24", *paths]).stdout)["pools"]
+    [pool] = json.loads(call([COMMAND, "whatif", "--json", "--batch=32,36,48", *paths]).stdout)["pools"]
     exact = 0
     for row in pool["batches"]:
         truth = said("fixed", f"--batch={row['batch']}")["reserved"]

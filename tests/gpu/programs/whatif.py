@@ -91,4 +91,5 @@ torch.cuda.synchronize()
 if given.snapshot:
     torch.cuda.memory._dump_snapshot(given.snapshot)
 stats = torch.cuda.memory_stats()
-print(json.dumps({"torch": torch.__version__, "reserved": stats["reserved_bytes.all.peak"], "in_use": stats["allocated_bytes.all.peak"], "refused": refused}))
+print(json.dumps({"torch": torch.__version__, "reserved": stats["reserved_bytes.all.peak"], "in_use": stats["allocated_bytes.all.peak"], "refused": refused,
+                  "ooms": stats["num_ooms"]}))
