@@ -283,6 +283,9 @@ static void measure_costs(struct device_account *account, uint64_t known, uint64
 		drop_costs(account, less_u64(known + sum_of(account->costs), counted));
 }
 
+/* What a context takes at most that the driver counts for no process. */
+#define STRAY_MOST ((uint64_t)16 << 20)
+
 /*
  * A context also takes what the driver counts for the device and for no process (8.8 MiB for the first on an H200, 5.6 for another). It
  * comes with the context, and where other processes were there first, what they had by then is theirs.
@@ -352,7 +355,8 @@ static struct device_moment moment_of(struct device_account *account, const stru
 {
 	struct device_moment moment = {.time_ns = replay_totals(replay)->last_ns,
 				       .used_bytes = driver->device_bytes};
-	uint64_t others = others_of(driver), known, counted = driver->process_bytes, stray = 0;
+	uint64_t others = others_of(driver), known, counted = driver->process_bytes, stray = 0,
+		 context_stray;
 	uint64_t pools, lowest = replay_driver_level(replay, driver->device,
 						     less_u64(moment.time_ns, LATE_NS), 0, &pools);
 	int i, kind = recent_cost(account, driver, moment.time_ns);
@@ -382,12 +386,18 @@ static struct device_moment moment_of(struct device_account *account, const stru
 	moment.parts[PART_POOLS] = out->pools;
 	moment.parts[PART_OUTSIDE] = out->outside;
 	moment.parts[PART_KEPT] = out->kept;
-	moment.parts[PART_OTHERS] = others;
+	context_stray = min_u64(account->context_stray, stray);
+	stray = less_u64(stray, out->managed + context_stray);
+	/* Nobody else is there whose it could be. */
+	if (driver->others == 0 && driver->others_bytes != UINT64_MAX &&
+	    account->costs[COST_CONTEXT] != 0)
+		context_stray += min_u64(stray, less_u64(STRAY_MOST, context_stray));
+	moment.parts[PART_OTHERS] = others + min_u64(stray, driver->others * STRAY_MOST);
 	for (i = COST_CONTEXT; i < COSTS; i++)
 		moment.parts[PART_CONTEXT + i - COST_CONTEXT] =
 			account->costs[i] > driver->cost_bytes[i] ? account->costs[i]
 								  : driver->cost_bytes[i];
-	moment.parts[PART_CONTEXT] += min_u64(account->context_stray, stray);
+	moment.parts[PART_CONTEXT] += context_stray;
 	moment.parts[PART_GRAPH] += out->graphs;
 	for (i = 0, known = 0; i < PARTS_OF_DEVICE; i++)
 		known += moment.parts[i];

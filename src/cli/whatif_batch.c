@@ -174,10 +174,11 @@ static void add_caution(struct strbuf *out, const struct batches *b,
 	for (size_t i = 0; i < b->row_count; i++) {
 		if (b->rows[i].batch <= recorded)
 			continue;
-		strbuf_addf(out,
-			    "Libraries may choose other kernels for a batch larger than %" PRIu64
-			    ", with other workspaces. To be sure, record a batch near the one that you want.\n",
-			    recorded);
+		strbuf_addf(
+			out,
+			"Libraries may choose other kernels for a batch larger than %" PRIu64
+			", with other workspaces. To be sure, record a batch near the one that you want.\n",
+			recorded);
 		return;
 	}
 }

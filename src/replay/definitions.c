@@ -42,7 +42,11 @@ uint32_t definitions_add_context(struct replay *replay, const struct context *co
 
 	for (i = 1; i < d->context_count && !same_context(&d->contexts[i], context); i++)
 		;
-	return i == d->context_count && add_context(d, context) < 0 ? 0 : (uint32_t)i;
+	if (i < d->context_count)
+		return (uint32_t)i;
+	if (context->vendor == VENDOR_CUDA)
+		usages_take_gpu(replay, context->device);
+	return add_context(d, context) < 0 ? 0 : (uint32_t)i;
 }
 
 int definitions_take_context_def(struct replay *replay, const struct trace_event *event)

@@ -77,27 +77,29 @@ void usages_figures(const struct usages *usages, const struct usage *usage, uint
 		*out_device += more;
 }
 
-/*
- * The process uses a GPU. Samples have no vendor, and those of before any device was used are of NPUs; a machine that has both
- * must not show one's figures for the other.
- */
-static void forget_npus(struct replay *replay, uint8_t vendor, uint32_t device)
+void usages_take_gpu(struct replay *replay, uint32_t device)
 {
 	struct usages *usages = &replay->usages;
-	size_t i;
+	size_t i, kept = 0, count;
+	const struct context *contexts = replay_contexts(replay, &count);
 
-	if (vendor != VENDOR_CUDA || device >= DEVICE_HOST || usages->gpus)
+	if (device >= DEVICE_HOST || usages->gpus)
 		return;
 	usages->gpus = true;
-	for (i = 0; i < usages->count; i++) {
-		if (usages->all[i].vendor == VENDOR_ASCEND && usages->all[i].device < DEVICE_HOST)
+	for (i = 0; i < count; i++) {
+		if (contexts[i].vendor == VENDOR_ASCEND && contexts[i].device < DEVICE_HOST)
 			return;
 	}
 	if (replay->loaded.time_ns != 0)
 		return; /* they are behind a checkpoint, and of GPUs */
-	usages->driver_count = 0;
+	for (i = 0; i < usages->driver_count; i++) {
+		if (usages->drivers[i].device >= DEVICE_HOST)
+			usages->drivers[kept++] = usages->drivers[i];
+	}
+	usages->driver_count = kept;
 	for (i = 0; i < usages->count; i++)
 		usages->all[i].driver = 0;
+	join_drivers(usages);
 }
 
 /* Nothing was told of the usage yet, or not whose it is. */
@@ -124,7 +126,6 @@ static struct usage *entry_at(struct replay *replay, uint8_t vendor, uint8_t poo
 	}
 	if (array_reserve(&usages->all, &usages->room, i + 1, sizeof(*usages->all)) < 0)
 		return NULL;
-	forget_npus(replay, vendor, device);
 	/* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
 	usages->all[i] = (struct usage){.pool = pool,
 					.device = device,
@@ -310,7 +311,7 @@ int usages_take_driver_kept(struct replay *replay, const struct trace_event *eve
 	struct driver_usage *driver;
 
 	event_driver_kept_decode(event->words, &kept);
-	forget_npus(replay, VENDOR_CUDA, (uint32_t)kept.device);
+	usages_take_gpu(replay, (uint32_t)kept.device);
 	driver = driver_at(&replay->usages, (uint32_t)kept.device);
 	if (driver == NULL)
 		return -ENOMEM;
@@ -329,7 +330,7 @@ int usages_take_driver_cost(struct replay *replay, const struct trace_event *eve
 	event_driver_cost_decode(event->words, &cost);
 	if (cost.kind == 0 || cost.kind >= COSTS)
 		return 0;
-	forget_npus(replay, VENDOR_CUDA, (uint32_t)cost.device);
+	usages_take_gpu(replay, (uint32_t)cost.device);
 	driver = driver_at(&replay->usages, (uint32_t)cost.device);
 	if (driver == NULL)
 		return -ENOMEM;

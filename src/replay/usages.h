@@ -23,6 +23,12 @@ void usages_fini(struct replay *replay);
 /* The entry of a context's pool and device, new or known; NULL: no memory. Valid until the next call. See usages_of() in state.h. */
 struct usage *usages_at(struct replay *replay, uint32_t context);
 
+/*
+ * The process uses a GPU. Samples have no vendor, and those of before any device was used are of NPUs; a machine that has both
+ * must not show one's figures for the other. Called where the first context of a GPU is defined: samples of GPUs come after that.
+ */
+void usages_take_gpu(struct replay *replay, uint32_t device);
+
 /* The driver's figures of a device; NULL if it was never sampled. */
 const struct driver_usage *usages_driver(const struct usages *usages, uint32_t device);
 

@@ -12,14 +12,14 @@
 
 #define DEVICE_BYTES_UNKNOWN ((uint64_t)256 << 30) /* arenas are as large as any card */
 /* Events of all plays: below the first all orders are tried, below the second some, else the least. */
-#define EVENTS_FEW	     6000000u
-#define EVENTS_MANY	     20000000u
-#define ORDERS_SOME	     8u
-#define ORDERS_LEAST	     3u
-#define WORKSPACE_LEAST	     ((uint64_t)1 << 20)
-#define WAITING_MOST	     0.002 /* of what is in use: above, timing decides */
-#define WAITING_REFUSED	     0.25
-#define THREADS_MOST	     8
+#define EVENTS_FEW	6000000u
+#define EVENTS_MANY	20000000u
+#define ORDERS_SOME	8u
+#define ORDERS_LEAST	3u
+#define WORKSPACE_LEAST ((uint64_t)1 << 20)
+#define WAITING_MOST	0.002 /* of what is in use: above, timing decides */
+#define WAITING_REFUSED 0.25
+#define THREADS_MOST	8
 
 const char *const WHAT_IF_USUAL[] = {
 	"",

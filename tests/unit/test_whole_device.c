@@ -501,6 +501,28 @@ static void a_device_of_others_alone_has_no_account(void **state)
 	assert_true(account == NULL || account->fullest.moment.time_ns == 0);
 }
 
+/* The engine samples as soon as a context of the GPU is defined, and says what others have once: before the cost of the context. */
+static void others_that_came_before_the_cost_of_the_context_stay(void **state)
+{
+	struct play *p = *state;
+	const struct device_account *account;
+
+	MAKER_EVENT(&p->w, p->now++, 0, usage_others, .device = 3, .processes = 2,
+		    .bytes = 4096 * MIB);
+	MAKER_EVENT(&p->w, p->now++, 0, usage_sample, .device = 3, .total_mib = 81920,
+		    .process_bytes = 100 * MIB, .device_bytes = 4209 * MIB);
+	MAKER_EVENT(&p->w, p->now++, 0, driver_cost, .device = 3, .kind = COST_CONTEXT);
+	maker_alloc(&p->w, p->now++, HAL, 0x100000, 100 * MIB, 0);
+	p->now += 500 * MS;
+	MAKER_EVENT(&p->w, p->now++, 0, usage_sample, .device = 3, .total_mib = 81920,
+		    .process_bytes = 600 * MIB, .device_bytes = 4705 * MIB);
+	account = play(p);
+	/* What the driver counts for no process comes with contexts: here with those of the others. */
+	assert_int_equal(account->fullest.moment.parts[PART_OTHERS], 4105 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->fullest.others, 2);
+}
+
 static void points_over_time_keep_the_peak_and_stay_few(void **state)
 {
 	struct play *p = *state;
@@ -679,14 +701,18 @@ static void what_no_process_has_came_with_contexts(void **state)
 	stray_memory(p, 530 * MIB, 0, 9 * MIB);
 	cost(&d, COST_CONTEXT, 0);
 	stray_memory(p, 1060 * MIB, 0, 14 * MIB);
-	/* Another process begins: what is its is unknown. */
+	/* Another process begins, and then there is more than contexts take. */
 	stray_memory(p, 1060 * MIB, 530 * MIB, 20 * MIB);
+	stray_memory(p, 1060 * MIB, 530 * MIB, 60 * MIB);
 	account = play(p);
 	assert_int_equal(account->points[0].parts[PART_CONTEXT], 539 * MIB);
 	assert_int_equal(account->points[1].parts[PART_CONTEXT], 1074 * MIB);
 	assert_int_equal(account->points[1].parts[PART_UNKNOWN], 0);
 	assert_int_equal(account->points[2].parts[PART_CONTEXT], 1074 * MIB);
-	assert_int_equal(account->points[2].parts[PART_UNKNOWN], 6 * MIB);
+	assert_int_equal(account->points[2].parts[PART_OTHERS], 536 * MIB);
+	assert_int_equal(account->points[2].parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->points[3].parts[PART_OTHERS], 546 * MIB);
+	assert_int_equal(account->points[3].parts[PART_UNKNOWN], 30 * MIB);
 }
 
 /* The driver is asked for the device and its processes one after the other, and something is freed in between. */
@@ -701,17 +727,16 @@ static void what_no_process_has_stays_the_contexts(void **state)
 	stray_memory(p, 530 * MIB, 0, 9 * MIB);
 	stray_memory(p, 530 * MIB, 0, 0);
 	stray_memory(p, 530 * MIB, 0, 9 * MIB);
-	/* The context ends. */
 	stray_memory(p, 530 * MIB, 0, 0);
 	stray_memory(p, 530 * MIB, 0, 0);
+	/* Nobody else is there whose it could be. */
 	stray_memory(p, 530 * MIB, 0, 9 * MIB);
 	account = play(p);
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < 6; i++) {
 		assert_int_equal(account->points[i].parts[PART_UNKNOWN], 0);
 		assert_int_equal(account->points[i].parts[PART_CONTEXT],
-				 (i == 0 || i == 2 ? 539 : 530) * MIB);
+				 (i == 0 || i == 2 || i == 5 ? 539 : 530) * MIB);
 	}
-	assert_int_equal(account->points[5].parts[PART_UNKNOWN], 9 * MIB);
 }
 
 static void what_other_processes_had_before_is_not_of_this_context(void **state)
@@ -724,7 +749,7 @@ static void what_other_processes_had_before_is_not_of_this_context(void **state)
 	stray_memory(p, 530 * MIB, 4000 * MIB, 14 * MIB);
 	account = play(p);
 	assert_int_equal(account->fullest.moment.parts[PART_CONTEXT], 530 * MIB);
-	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 14 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_OTHERS], 4014 * MIB);
 }
 
 static void libraries_have_the_names_that_people_know(void **state)
@@ -987,6 +1012,7 @@ int main(void)
 		TEST(what_other_processes_have_is_the_rest_where_they_are_not_listed),
 		TEST(what_no_process_has_stays_the_contexts),
 		TEST(a_device_of_others_alone_has_no_account),
+		TEST(others_that_came_before_the_cost_of_the_context_stay),
 		TEST(points_over_time_keep_the_peak_and_stay_few),
 		TEST(blocks_take_whole_pages_that_small_ones_share),
 		TEST(a_first_sample_that_comes_late_leaves_the_context_whole),

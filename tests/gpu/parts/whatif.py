@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from checks import COMMAND, PROGRAMS, Traced, call, check
 
@@ -84,34 +85,39 @@ def spread(shape, settings):
     return f"{truths[0]} to {truths[-1]}: {(truths[-1] - truths[0]) / truths[0]:.2%}"
 
 
+def of_shape(place, shape):
+    snapshot = place / f"{shape}.pickle"
+    truth = {}
+
+    @check(f"{shape}: settings from a snapshot")
+    def settings():
+        truth.update(said(shape, f"--snapshot={snapshot}"))
+        return predicted(snapshot, shape)
+
+    @check(f"{shape}: limits from a snapshot")
+    def fits():
+        return limits(snapshot, shape, truth)
+
+    @check(f"{shape}: our own trace agrees")
+    def own():
+        traced = Traced(place / f"trace-{shape}", [], [sys.executable, PROGRAMS / "whatif.py", shape])
+        pool = asked(place / f"trace-{shape}")
+        assert pool["reserved_peak"] == traced.value()["reserved"], pool
+        return f"{pool['reserved_peak'] >> 20} MiB"
+
+    @check(f"{shape}: a trace of expandable segments agrees")
+    def expandable():
+        Traced(place / f"expandable-{shape}", [], [sys.executable, PROGRAMS / "whatif.py", shape],
+               {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+        pool = asked(place / f"expandable-{shape}")
+        assert pool["set"] == "expandable_segments:True", pool
+        return f"{pool['reserved_peak'] >> 20} MiB"
+
+
 def run(place):
     check("facts of the pool are recorded")(lambda: facts(place))
     check("fixed: other batches")(lambda: batches(place))
     check("varied: five runs under max_split_size_mb:64")(lambda: spread("varied", "max_split_size_mb:64"))
-    for shape in SHAPES:
-        snapshot = place / f"{shape}.pickle"
-        truth = {}
-
-        @check(f"{shape}: settings from a snapshot")
-        def settings(shape=shape, snapshot=snapshot, truth=truth):
-            truth.update(said(shape, f"--snapshot={snapshot}"))
-            return predicted(snapshot, shape)
-
-        @check(f"{shape}: limits from a snapshot")
-        def fits(shape=shape, snapshot=snapshot, truth=truth):
-            return limits(snapshot, shape, truth)
-
-        @check(f"{shape}: our own trace agrees")
-        def own(shape=shape):
-            traced = Traced(place / f"trace-{shape}", [], [sys.executable, PROGRAMS / "whatif.py", shape])
-            pool = asked(place / f"trace-{shape}")
-            assert pool["reserved_peak"] == traced.value()["reserved"], pool
-            return f"{pool['reserved_peak'] >> 20} MiB"
-
-        @check(f"{shape}: a trace of expandable segments agrees")
-        def expandable(shape=shape):
-            Traced(place / f"expandable-{shape}", [], [sys.executable, PROGRAMS / "whatif.py", shape],
-                   {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
-            pool = asked(place / f"expandable-{shape}")
-            assert pool["set"] == "expandable_segments:True", pool
-            return f"{pool['reserved_peak'] >> 20} MiB"
+    # Programs do not feel each other: each has its own pool and limit.
+    with ThreadPoolExecutor(len(SHAPES)) as pool:
+        list(pool.map(lambda shape: of_shape(place, shape), SHAPES))
