@@ -6,7 +6,7 @@ set(modules format axis places data draw live page pointer timeline blocks ranks
 if(NOT PAGE)
   set(PAGE page)
 elseif(PAGE STREQUAL "store")
-  set(modules format axis data draw store)
+  set(modules format axis places data draw store)
 endif()
 file(READ ${WEB}/${PAGE}.html page)
 file(READ ${WEB}/style.css style)

@@ -218,3 +218,16 @@ const char *say_class(uint32_t owner_class)
 		return NULL;
 	}
 }
+
+void say_classes(struct json *json, const char *key)
+{
+	uint32_t kind;
+
+	json_object(json, key);
+	for (kind = CLASS_none + 1; kind < OWNER_CLASSES; kind++) {
+		if (say_class(kind) != NULL)
+			json_string(json, owners_class_text((enum owner_class)kind),
+				    say_class(kind));
+	}
+	json_end(json);
+}

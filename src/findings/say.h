@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/json.h"
 #include "base/strbuf.h"
 
 /* "40,600". */
@@ -59,5 +60,8 @@ void say_the_pool(struct strbuf *out, uint8_t vendor, uint8_t pool);
 
 /* "optimizer state", of enum owner_class; NULL if it is none of a model's memory. */
 const char *say_class(uint32_t owner_class);
+
+/* What owners start with, and what people call it: {"model@weight": "weights", ...}. */
+void say_classes(struct json *json, const char *key);
 
 #endif

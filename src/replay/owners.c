@@ -30,6 +30,11 @@ static const char *const modules[] = {
 #undef CANN_MODULE
 };
 
+const char *owners_class_text(enum owner_class kind)
+{
+	return class_rows[kind].text;
+}
+
 void owners_fini(struct owners *owners)
 {
 	size_t i;

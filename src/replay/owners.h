@@ -130,6 +130,9 @@ uint32_t owners_plain(const struct owners *owners, uint32_t owner);
 /* Class of an owner. Labels of the user's own do not make one, whatever they say. */
 enum owner_class owners_class(const struct owners *owners, uint32_t owner);
 
+/* What owners of a class start with, without their pool: "model@weight". */
+const char *owners_class_text(enum owner_class kind);
+
 /* Text of one part. */
 const char *owners_part(const struct owners *owners, uint32_t text);
 

@@ -7,6 +7,7 @@
 
 #include "analysis/leaks.h"
 #include "analysis/oom.h"
+#include "findings/say.h"
 #include "findings/site.h"
 #include "base/array.h"
 #include "base/map.h"
@@ -23,6 +24,21 @@
 #define LEAKS_BRIEF   3u
 
 /* ---- the summary ---- */
+
+void answer_pool_name(const struct model *model, const struct model_pool *pool, const char *key,
+		      struct json *json)
+{
+	const uint8_t vendor = replay_likely_vendor(model->pass.replay);
+	struct strbuf name = {0};
+
+	strbuf_add_str(&name, say_pool(vendor, pool->pool));
+	if (pool->device != DEVICE_HOST) {
+		strbuf_add_str(&name, " on ");
+		say_device(&name, vendor, pool->device);
+	}
+	json_string(json, key, strbuf_str(&name));
+	strbuf_fini(&name);
+}
 
 static void say_pools(const struct model *model, struct json *json)
 {
@@ -42,6 +58,7 @@ static void say_pools(const struct model *model, struct json *json)
 		json_u64(json, "index", i);
 		json_string(json, "pool", pool_event_type(pool->pool));
 		json_string(json, "device", device);
+		answer_pool_name(model, pool, "name", json);
 		json_u64(json, "peak_bytes", pool->peak_bytes);
 		json_u64(json, "peak_ns", model_since(model, pool->peak_ns));
 		if (pool->dropped_peak)
@@ -82,6 +99,10 @@ static void say_leak(struct model *model, const struct findings *findings,
 	json_string(json, "place", place->name);
 	place_sentence(findings, place, &text);
 	json_string(json, "sentence", strbuf_str(&text));
+	strbuf_reset(&text);
+	keeper_lines(findings, place, "", &text);
+	if (text.length > 0)
+		json_string(json, "keeper", strbuf_str(&text));
 	json_u64(json, "pool", pool_index(model, place->pool, place->device));
 	json_u64(json, "bytes", place->bytes);
 	json_u64(json, "blocks", place->blocks);
@@ -245,6 +266,7 @@ void answer_summary(struct model *model, const struct question *question, struct
 	json_u64(json, "to_ns", model_since(model, model->to_ns));
 	json_bool(json, "owners", replay_is_decomposed(model->pass.replay));
 	say_pools(model, json);
+	say_classes(json, "classes");
 	json_bool(json, "automatic_steps", replay_steps_are_automatic(model->pass.replay));
 	json_array(json, "steps");
 	/* Of very many only each so-many-th: more than pixels help nobody. */

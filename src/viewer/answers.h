@@ -56,6 +56,10 @@ struct question {
  */
 void answer_summary(struct model *model, const struct question *question, struct json *json);
 
+/* "PyTorch pool (PTA) on NPU 0", as the screen has it; "CPU tensors" says where they are. */
+void answer_pool_name(const struct model *model, const struct model_pool *pool, const char *key,
+		      struct json *json);
+
 /* Up to `most` leaks and suspects as an array; `findings` may be NULL. Returns how many more there are. */
 size_t answer_leaks(struct model *model, const struct findings *findings, const char *key,
 		    size_t most, struct json *json);

@@ -271,7 +271,8 @@ static void add_rectangles(struct file *file, const struct model *model, size_t 
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu&of=peak",
 			       run, pool, groups[i], (unsigned long long)peak);
-		file->left_out += !add(file, "segments", key, query);
+		if (model->pools[pool].device != DEVICE_HOST) /* no pool: it has no segments */
+			file->left_out += !add(file, "segments", key, query);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s", run, pool,
 			       groups[i]);

@@ -71,6 +71,7 @@ static void say_rank(struct model *model, const char *name, size_t number, struc
 		device_text(pool->device, device);
 		json_string(&json, "pool", pool_event_type(pool->pool));
 		json_string(&json, "device", device);
+		answer_pool_name(model, pool, "pool_name", &json);
 		json_u64(&json, "peak_bytes", pool->peak_bytes);
 		json_u64(&json, "total_bytes", pool->total_bytes);
 		say_values(model, &pool->lines[MODEL_USED], &json);

@@ -52,8 +52,10 @@ def check_against_info(report, process, number=0):
         assert report[f"tree/{number}/{index}//all"]["nodes"][0][4:6] == [one["allocated_bytes"], one["allocations"]]
         assert report[f"tree/{number}/{index}//peak"]["nodes"][0][4] == one["peak_bytes"]
         for by in ("owner", "place"):
-            segments = report[f"segments/{number}/{index}/{by}/peak"]
-            assert one["peak_bytes"] in (segments["used"], segments["loose_bytes"], segments["used"] + segments["loose_bytes"])
+            segments = report.get(f"segments/{number}/{index}/{by}/peak")
+            assert (segments is None) == (one["device"] == "cpu")
+            if segments is not None:
+                assert one["peak_bytes"] in (segments["used"], segments["loose_bytes"], segments["used"] + segments["loose_bytes"])
             usual = report[f"difference/{number}/{index}/{by}/usual"]
             for side, column in (("a", 1), ("b", 3)):
                 assert sum(group[column] for group in usual["groups"]) == (usual[side].get("used") or 0)
@@ -108,10 +110,10 @@ def test_a_launch_leaves_a_report_of_what_it_found(msmemscope, python, grow, bro
     assert float(shown.split()[0]) == pytest.approx(pool["peak_bytes"] / 2 ** 20, abs=0.06) and shown.endswith("MiB")
     assert f"{pool['allocations']:,} blocks" in page.run("document.getElementById('pools').textContent")
     # Each view has what it asks for.
-    for tab in ("timeline", "blocks", "flame", "segments", "compare", "table", "table&list=events"):
+    for tab in ("timeline", "blocks", "flame", "compare", "table", "table&list=events"):
         page.open(f"{path.as_uri()}?{tab.replace('&', '.')}#tab={tab}")
         page.wait("performance.getEntriesByName('picture').length")
-        shown = {"segments": "document.getElementById('main').dataset.segments > 0", "compare": "document.querySelector('#compare tbody tr') !== null",
+        shown = {"compare": "document.querySelector('#compare tbody tr') !== null",
                  "table": "document.querySelector('#table tbody tr') !== null"}.get(tab.split("&")[0])
         if shown:
             page.wait(shown)
@@ -122,6 +124,26 @@ def test_a_launch_leaves_a_report_of_what_it_found(msmemscope, python, grow, bro
     page.wait("document.querySelector('#findings .entry') !== null")
     page.press("#findings .entry", "() => true")
     page.wait("document.getElementById('right').textContent.includes('never freed')")
+    assert page.errors == []
+
+
+def test_every_view_fits_a_phone(msmemscope, dist, browser):
+    """What is chosen can be seen, nothing sticks out to the right, and each picture has the width of the window."""
+    run = msmemscope("--call-stack=c", "--", dist / "examples" / "leaky_npu").check()
+    page = browser(width=390, height=844)
+    page.open((run.project().path / "report.html").as_uri())
+    page.wait("performance.getEntriesByName('picture').length && document.querySelector('#right .big') !== null")
+    assert page.run("document.querySelector('#pools .entry').textContent").startswith("Driver (HAL) on NPU 0")
+    for tab in ("Timeline", "Blocks", "Flame graph", "Segments", "Compare", "Table"):
+        page.press("#tabs button", f"one => one.textContent === '{tab}'")
+        page.wait(f"""(() => {{ const tab = document.querySelector('#tabs [aria-selected=true]'), box = tab.getBoundingClientRect();
+            return tab.textContent === '{tab}' && box.left > -1 && box.right < 391; }})()""")
+        assert page.run("document.documentElement.scrollWidth") <= 390
+        assert page.run("[...document.querySelectorAll('#main, #table, #compare')].filter(one => !one.hidden).map(one => one.getBoundingClientRect().width)") == [390]
+        assert page.run("[...document.querySelectorAll('#tools > span')].every(one => one.scrollWidth <= one.clientWidth || one.clientWidth === 0)")
+        if tab == "Segments":
+            page.wait("Number(document.getElementById('main').dataset.segments) > 0")
+            page.wait("document.getElementById('tools').textContent.includes(' in use, ')")
     assert page.errors == []
 
 

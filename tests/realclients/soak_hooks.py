@@ -23,7 +23,7 @@ from fixtures import dist, msmemscope, out, runner  # noqa: E402, F401  # pylint
 PACKAGES = ROOT / "build" / "hooks-packages"
 VENV = ROOT / "build" / "venv-hooks"
 VLLM_ASCEND = ["0.9.1", "0.10.1rc1", "0.11.0", "0.12.0rc1", "0.13.0", "0.18.0", "0.23.0"]
-VLLM = ["0.9.1", "0.11.0", "0.29.0"]
+VLLM = ["0.9.1", "0.11.0", "0.29.0", "0.32.0"]
 VERL = ["0.5.0", "0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0", "0.9.1"]
 
 

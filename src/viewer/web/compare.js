@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two moments, two steps or two runs side by side: what grew is red, what shrank is blue.
 import { ask, isReport } from "./data.js";
-import { bytes, ownerName, signed, span, stepEnd, usualMoments } from "./format.js";
+import { bytes, ownerName, signed, signedCount, span, stepEnd, usualMoments } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
-import { placeName } from "./places.js";
+import { ownerWords, placeName } from "./places.js";
 import { differenceOf, groupTools } from "./timeline.js";
 import { mainPool } from "./ranks.js";
 
@@ -68,11 +68,11 @@ function drawCompared() {
   }
   const total = (compared.b.used ?? 0) - (compared.a.used ?? 0), rows = compared.groups.filter(one => one[1] !== one[3]);
   const largest = Math.max(1, ...rows.map(one => Math.abs(one[3] - one[1]))), same = compared.groups.length - rows.length;
-  const head = make("tr", "", ...[state.by === "owner" ? "owner" : "call site", "A", "B", "change", "", compared.near ? "" : "blocks"].map((name, i) => make("th", i > 0 && i !== 4 ? "number" : "", name)));
+  const head = make("tr", "", ...[state.by === "owner" ? "owner" : "call site", "A", "B", "change", "", compared.near ? "" : "blocks"].map((name, i) => make("th", i === 4 ? "wide" : i > 0 ? "number" : "", name)));
   const body = make("tbody", "", ...rows.map(([name, before, beforeBlocks, after, afterBlocks]) => {
-    const row = make("tr", "", make("td", "place", state.by === "owner" ? ownerName(name) : placeName(name)), make("td", "number", bytes(before)), make("td", "number", bytes(after)),
+    const row = make("tr", "", make("td", "place", state.by === "owner" ? ownerWords(name) : placeName(name)), make("td", "number", bytes(before)), make("td", "number", bytes(after)),
       make("td", `number ${after > before ? "grew" : "shrank"}`, signed(after - before)), make("td", "wide", changeBar(after - before, largest)),
-      make("td", "number", compared.near ? "" : `${afterBlocks - beforeBlocks > 0 ? "+" : ""}${afterBlocks - beforeBlocks}`));
+      make("td", "number", compared.near ? "" : signedCount(afterBlocks - beforeBlocks)));
     row.title = name;
     row.addEventListener("click", () => change({ tab: "table", list: null, search: ownerName(name).split("  ")[0], at: state.at ?? sides[0].at }));
     return row;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was found, and where it leads: the panel on the left and the chips on top.
 import { ask } from "./data.js";
-import { bytes, deviceName } from "./format.js";
+import { bytes } from "./format.js";
 import { isFollowed, liveChip } from "./live.js";
 import { $, button, change, make, page, pool, show, state } from "./page.js";
 import { placeName } from "./places.js";
@@ -9,17 +9,19 @@ import { placeName } from "./places.js";
 const WASTES = 5; // places that the list names, if they cost more than a hundredth of the peak
 let found = -1, waste = null, wasteOf = null;
 
+const capital = text => text[0].toUpperCase() + text.slice(1);
+
 // Each finding: how bad it is, what it says, and where it leads.
 function findings() {
   const { run } = page, list = [];
+  for (const oom of run.ooms ?? []) {
+    list.push({ kind: "oom", level: "bad", title: oom.headline, text: [oom.text && `${capital(oom.text)}.`, oom.advice && `Try: ${oom.advice}.`].filter(Boolean).join("\n"),
+      go: () => { state.pool = run.pools.some(one => one.index === oom.pool) ? oom.pool : state.pool; showAround(oom.time_ns); } });
+  }
   for (const leak of run.leaks) {
     const isLeak = leak.verdict === "leak";
-    list.push({ kind: isLeak ? "leak" : "suspect", level: isLeak ? "bad" : "warn", title: `${isLeak ? "Leak" : "Suspect"}: ${placeName(leak.place)}`, text: leak.sentence,
+    list.push({ kind: isLeak ? "leak" : "suspect", level: isLeak ? "bad" : "warn", title: `${isLeak ? "Leak" : "Suspect"}: ${placeName(leak.place)}`, text: [leak.sentence, leak.keeper?.trim()].filter(Boolean).join("\n"),
       go: () => { state.pool = leak.pool; change({ tab: "flame", of: isLeak ? "leaks" : "end", block: leak.block === undefined ? null : String(leak.block) }); } });
-  }
-  for (const oom of run.ooms ?? []) {
-    list.push({ kind: "oom", level: "bad", title: `Out of memory: ${oom.headline}`, text: `${oom.text} ${oom.advice}`,
-      go: () => { state.pool = run.pools.some(one => one.index === oom.pool) ? oom.pool : state.pool; showAround(oom.time_ns); } });
   }
   for (const one of run.overwritten ?? []) {
     const step = one.step > 0 ? run.steps.findLast(([number]) => number <= one.step) : undefined;
@@ -31,7 +33,7 @@ function findings() {
       go: () => change({ tab: "blocks", block: String(place.first_allocation_id) }) });
   }
   for (const one of run.sections ?? []) {
-    list.push({ kind: "section", level: "", title: one.title[0].toUpperCase() + one.title.slice(1), text: one.text, go: () => {} });
+    list.push({ kind: "section", level: "", title: capital(one.title), text: one.text, go: () => {} });
   }
   return list;
 }
@@ -57,7 +59,7 @@ export function drawLeft() {
   const { run } = page, list = findings();
   $("pools").replaceChildren(...run.pools.map(one => {
     const entry = button("", one.index === pool().index, () => page.openPool(one.index), "entry");
-    entry.append(`${one.pool} on ${deviceName(one.device)}`, make("small", "", `peak ${bytes(one.peak_bytes)}, ${one.blocks.toLocaleString("en")} block${one.blocks === 1 ? "" : "s"}`));
+    entry.append(capital(one.name), make("small", "", `peak ${bytes(one.peak_bytes)}, ${one.blocks.toLocaleString("en")} block${one.blocks === 1 ? "" : "s"}`));
     return entry;
   }));
   const entries = list.map((one, i) => {
@@ -85,7 +87,7 @@ export function drawChips() {
   if (oom) chip(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, "oom", "bad");
   for (const [leak, i] of chipLeaks(run.leaks)) {
     chips.push(button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${placeName(leak.place)}`,
-      false, () => goTo(i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
+      false, () => goTo((run.ooms ?? []).length + i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
   }
   if (overwritten) {
     chip(`OVERWRITTEN ${overwritten.name}`, "watch", "bad");

@@ -114,6 +114,10 @@ export function signed(value) {
   return `${value > 0 ? "+" : ""}${bytes(value)}`;
 }
 
+export function signedCount(value) {
+  return `${value > 0 ? "+" : value < 0 ? "\u2212" : ""}${Math.abs(value).toLocaleString("en")}`;
+}
+
 // The end of a step: the moment before the next one begins. null: there is no such step.
 export function stepEnd(steps, number, end) {
   const at = lastNotAbove(steps, number, ([one]) => one);
@@ -125,11 +129,6 @@ export function usualMoments(run) {
   const { steps } = run;
   if (steps.length > 2) return [steps[1][1] - 1, steps[steps.length - 1][1] - 1];
   return [Math.round(run.from_ns + (run.to_ns - run.from_ns) / 10), run.to_ns];
-}
-
-// A device as people say it.
-export function deviceName(device) {
-  return /^\d+$/.test(device) ? `device ${device}` : device;
 }
 
 // A run as people say it: one that nobody named has its start and a number for a name, run-20261116180222-57d6b6.

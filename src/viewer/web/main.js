@@ -13,6 +13,7 @@ import { tableView } from "./table.js";
 import { mainPool, ranksView, worstProcess } from "./ranks.js";
 import { drawMoment, fetchMoments } from "./moment.js";
 import { drawChips, drawLeft, fetchWaste } from "./findings.js";
+import { setClasses } from "./places.js";
 import { listen } from "./pointer.js";
 import { askAgainAfter, isFollowed } from "./live.js";
 
@@ -28,6 +29,8 @@ function drawTabs() {
     tab.setAttribute("aria-selected", String(state.tab === one.key));
     return tab;
   }));
+  const strip = $("tabs"), chosenTab = strip.querySelector("[aria-selected=true]");
+  if (strip.scrollWidth > strip.clientWidth && chosenTab !== null) strip.scrollLeft = chosenTab.offsetLeft - (strip.clientWidth - chosenTab.offsetWidth) / 2;
 }
 
 function drawTools() {
@@ -127,6 +130,7 @@ async function follow(turn) {
 // A summary, the first or a later one.
 async function adopt(next) {
   const before = page.run, isWhole = state.from === null || (before !== null && state.from === before.from_ns && state.to === before.to_ns), run = page.run = next;
+  setClasses(run.classes);
   if (run.to_ns <= run.from_ns) run.to_ns = run.from_ns + 1;
   if (isReport) Object.assign(run, { complete: true, live: false }); // nothing comes any more, also where the program ran on
   if (run.pools.length === 0) {
@@ -177,7 +181,13 @@ async function main() {
   $("search").value = state.search;
   listen();
   addEventListener("resize", () => refresh());
-  addEventListener("hashchange", () => { take(fromHash(location.hash)); $("search").value = state.search; setAxis(); refresh(); });
+  addEventListener("hashchange", () => {
+    take(fromHash(location.hash));
+    if (!views().includes(view())) state.tab = "timeline";
+    $("search").value = state.search;
+    setAxis();
+    refresh();
+  });
   await start();
 }
 

@@ -2,10 +2,10 @@
 // The panel on the right: what the pool holds at A or the peak, as a tree of owners or a list of places; what changed from A to B; and
 // the block that was clicked.
 import { ask } from "./data.js";
-import { bytes, ownerName, ownerTree, signed, span } from "./format.js";
+import { bytes, ownerTree, signed, span } from "./format.js";
 import { colourOf } from "./draw.js";
 import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
-import { placeName, siteOf } from "./places.js";
+import { ownerWords, placeName, siteOf } from "./places.js";
 import { leakingPlaces, momentOf } from "./timeline.js";
 import { difference, twoSides } from "./compare.js";
 
@@ -80,7 +80,7 @@ export function drawMoment() {
 function tellChanges() {
   const total = (changes.b.used ?? 0) - (changes.a.used ?? 0), rows = changes.groups.filter(one => one[1] !== one[3]).slice(0, 12);
   return [make("h2", "", "From A to B"), make("div", `big ${total > 0 ? "grew" : "shrank"}`, signed(total)),
-    make("section", `list ${state.by}`, ...rows.map(([name, before, , after]) => entry(0, null, state.by === "owner" ? ownerName(name) : placeName(name), signed(after - before), after > before ? "grew" : "shrank"))),
+    make("section", `list ${state.by}`, ...rows.map(([name, before, , after]) => entry(0, null, state.by === "owner" ? ownerWords(name) : placeName(name), signed(after - before), after > before ? "grew" : "shrank"))),
     button("compare A and B", false, () => change({ tab: "compare" }), "more")];
 }
 
@@ -146,7 +146,7 @@ function tellBlock() {
   if (block.requested) section.append(line(`${bytes(block.requested)} asked for (${block.requested.toLocaleString("en")} of ${block.bytes.toLocaleString("en")} bytes)`));
   if (block.stream !== undefined) section.append(line(block.stream === 0 ? "default stream" : `stream 0x${block.stream.toString(16)}`));
   if (block.operator) section.append(line(`in operator ${block.operator}`));
-  section.append(line(`owner ${ownerName(block.owner)}`), ...stackOf("Allocated by", block.frames ?? []), ...stackOf("Freed by", block.free_frames ?? []), ...tellSegment(), ...tellAround(), ...tellUses(),
+  section.append(line(`owner: ${ownerWords(block.owner)}`), ...stackOf("Allocated by", block.frames ?? []), ...stackOf("Freed by", block.free_frames ?? []), ...tellSegment(), ...tellAround(), ...tellUses(),
     button("show its life", false, () => page.showBlock(block), "more"));
   return section;
 }

@@ -1,7 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of call sites, as findings have them: "train.py:9 main -> net.py:41 forward -> torch.relu".
 
-export const placeName = text => text.replaceAll(" -> ", " \u2192 ");
+let classes = []; // [what owners start with, what people call it]
+
+// {"model@weight": "weights", ...}, of the run that is shown.
+export function setClasses(names) {
+  classes = Object.entries(names ?? {});
+}
+
+// An owner as people say it, without its pool, which the page names already: "weights", "buffers, layers.0.table", "ops@aten".
+export function ownerWords(text) {
+  const at = text.indexOf("@"), owner = at < 0 ? text : text.slice(at + 1);
+  const found = classes.find(([start]) => owner === start || owner.startsWith(`${start}@`));
+  return found === undefined ? owner : [found[1], owner.slice(found[0].length + 1)].filter(Boolean).join(", ");
+}
+
+// A call site or a group of blocks, whose name may end with its owner: "train.py:9 main  (PTA@model@weight)".
+export function placeName(text) {
+  const at = text.lastIndexOf("  ("), owned = at > 0 && text.endsWith(")");
+  const site = (owned ? text.slice(0, at) : text).replaceAll(" -> ", " \u2192 ");
+  return owned ? `${site}  (${ownerWords(text.slice(at + 3, -1))})` : site;
+}
 
 // The call site of a group, whose name may end with its owner: "train.py:9 main  (weights)".
 export const siteOf = name => name?.split("  (")[0];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks, or processes, side by side: a row for each, the worst on top; dark is much, of what the fullest one ever held.
-import { bytes, deviceName, span } from "./format.js";
-import { begin, css, fitted, TOP } from "./draw.js";
+import { bytes, span } from "./format.js";
+import { begin, css, fitted } from "./draw.js";
 import { ask } from "./data.js";
-import { drawSoon, page, state } from "./page.js";
+import { drawSoon, make, page, state } from "./page.js";
 
-const NAMES = 170, PEAKS = 80, RANK_ROW = 18;
+const RANK_ROW = 18;
 
 // Worst first: what ran out of memory, what leaks, then by peak.
 export function worstFirst(list) {
@@ -15,36 +15,39 @@ export function worstFirst(list) {
 function tellRank(rank) {
   if (rank.error) return `${rank.name}\n${rank.error}`;
   const marks = [rank.ooms ? "ran out of memory" : "", rank.leaks ? "leaks" : ""].filter(Boolean).join(", ");
-  return `${rank.name}: peak ${bytes(rank.peak)}${rank.total_bytes ? ` of ${bytes(rank.total_bytes)}` : ""}, ${rank.pool ?? ""} on ${deviceName(rank.device ?? "")}, ${span(rank.length)}${marks ? `\n${marks}` : ""}\nclick: its timeline`;
+  return `${rank.name}: peak ${bytes(rank.peak)}${rank.total_bytes ? ` of ${bytes(rank.total_bytes)}` : ""}, ${rank.pool_name ?? ""}, ${span(rank.length)}${marks ? `\n${marks}` : ""}\nclick: its timeline`;
 }
 
 let ranksScrolled = 0;
 
-export function drawRanks(canvas, all, total, scroll) {
+// One sentence about all of them.
+export function tellRanks(list, total) {
+  const highest = Math.max(0, ...list.map(one => one.peak)), longest = Math.max(0, ...list.map(one => one.length));
+  return `${list.length === total ? total : `${list.length} of ${total}`} processes, worst first; ${span(longest)} across; dark: up to ${bytes(highest)}; click one for its timeline`;
+}
+
+export function drawRanks(canvas, all, scroll) {
   const { pen, width, height } = begin(canvas), list = worstFirst(all), hits = [];
-  const room = Math.max(1, width - NAMES - PEAKS - 16), highest = Math.max(1, ...list.map(one => one.peak)), longest = Math.max(1, ...list.map(one => one.length));
-  pen.textAlign = "left";
-  pen.fillStyle = css("--pale");
-  pen.fillText(`${list.length === total ? total : `${list.length} of ${total}`} processes, worst first; ${span(longest)} across; dark: up to ${bytes(highest)}; click one for its timeline`, 8, TOP / 2 + 2);
+  const names = width < 500 ? 112 : 170, room = Math.max(1, width - names - 80), highest = Math.max(1, ...list.map(one => one.peak)), longest = Math.max(1, ...list.map(one => one.length));
   const strong = css("--strong"), text = css("--text"), bad = css("--bad"), band = css("--band");
   list.forEach((rank, row) => {
-    const y = TOP + 6 + row * RANK_ROW - scroll, tall = RANK_ROW - 2, pixels = room * rank.length / longest;
-    if (y < TOP - 2 || y > height) return;
+    const y = 4 + row * RANK_ROW - scroll, tall = RANK_ROW - 2, pixels = room * rank.length / longest;
+    if (y < 2 - RANK_ROW || y > height) return;
     pen.fillStyle = band;
-    pen.fillRect(NAMES, y, room, tall);
+    pen.fillRect(names, y, room, tall);
     pen.fillStyle = strong;
     rank.values.forEach((value, i) => {
       if (!value) return;
       pen.globalAlpha = 0.08 + 0.92 * value / highest;
       const from = Math.round(pixels * i / rank.values.length), to = Math.round(pixels * (i + 1) / rank.values.length);
-      pen.fillRect(NAMES + from, y, to - from, tall);
+      pen.fillRect(names + from, y, to - from, tall);
     });
     pen.globalAlpha = 1;
     const mark = rank.error ? "unreadable" : rank.ooms ? "out of memory" : rank.leaks ? "leak" : "";
     pen.fillStyle = mark ? bad : text;
     pen.textAlign = "left";
-    pen.fillText(fitted(pen, `${rank.name}${mark ? `  ${mark}` : ""}`, NAMES - 16), 8, y + tall / 2);
-    pen.fillText(bytes(rank.peak), NAMES + room + 8, y + tall / 2);
+    pen.fillText(fitted(pen, `${rank.name}${mark ? `  ${mark}` : ""}`, names - 16), 8, y + tall / 2);
+    pen.fillText(bytes(rank.peak), names + room + 8, y + tall / 2);
     hits.push({ rank, x: 0, y, width, height: tall });
   });
   canvas.dataset.ranks = String(list.length);
@@ -77,7 +80,7 @@ async function readRanks() {
     if (answer.error) break;
     for (const one of answer.ranks) ranks.push({ ...one, peak: one.peak_bytes ?? 0, values: one.values ?? [], length: one.length_ns ?? 0, leaks: one.leaks ?? 0, ooms: one.ooms ?? 0 });
     ranksRead = answer.next;
-    if (state.tab === "ranks") drawSoon(false);
+    if (state.tab === "ranks") drawSoon(true);
   }
 }
 
@@ -86,7 +89,8 @@ export const ranksView = {
   title: "Ranks",
   shown: () => page.processes.length > 1,
   async fetch() { fetchRanks(); },
-  draw: canvas => drawRanks(canvas, ranks, page.processes.length, ranksScrolled),
+  draw: canvas => drawRanks(canvas, ranks, ranksScrolled),
+  tools: () => [make("span", "", tellRanks(ranks, page.processes.length))],
   tip: hit => hit && tellRank(hit.rank),
   click(hit) {
     if (hit) { state.tab = "timeline"; page.openProcess(hit.rank.process); }

@@ -6,7 +6,7 @@ import { bytes, span } from "./format.js";
 import { button, change, drawSoon, make, page, pool, state } from "./page.js";
 import { groupTools } from "./timeline.js";
 
-const NAME = 190, SEGMENT_ROW = 22, FIRST = 30;
+const NAME = 190, SEGMENT_ROW = 22, FIRST = 8;
 const ORDERS = { address: "by address", hole: "largest hole first", size: "largest first" };
 
 // Segments in the order that was asked for.
@@ -43,13 +43,10 @@ export function drawSegments(canvas, answer, scroll) {
   const { pen, width, height } = begin(canvas), hits = [];
   if (answer === null || answer.segments === undefined) return hits;
   const list = orderSegments(answer.segments, state.order), largest = Math.max(1, ...list.map(one => one.bytes)), room = Math.max(50, width - NAME - 90);
-  pen.textAlign = "left";
-  pen.fillStyle = css("--text");
-  pen.fillText(fitted(pen, tellSegments(answer), width - 20), 10, 14);
   const text = css("--pale"), strong = css("--text");
   list.forEach((segment, i) => {
     const y = FIRST + i * SEGMENT_ROW - scroll, box = { x: NAME, y, width: Math.max(3, segment.bytes / largest * room), height: SEGMENT_ROW - 5 };
-    if (y < FIRST - 4 || y > height) return;
+    if (y < -SEGMENT_ROW || y > height) return;
     pen.textAlign = "left";
     pen.fillStyle = text;
     pen.fillText(fitted(pen, segment.loose ? `${segment.address}  no segment` : segment.address, NAME - 90), 10, y + box.height / 2);
@@ -79,6 +76,7 @@ let segments = null, scrolled = 0;
 export const segmentsView = {
   key: "segments",
   title: "Segments",
+  shown: () => page.run !== null && pool()?.device !== "cpu", // malloc(3) has none that would say something
   async fetch(current) {
     const next = await ask("segments", { process: state.process, pool: pool().index, by: state.by, at: Math.round(state.at ?? pool().peak_ns), of: state.at === null ? "peak" : "" });
     if (!current()) return;
@@ -89,8 +87,9 @@ export const segmentsView = {
   tools() {
     const at = state.at ?? pool().peak_ns;
     return [...groupTools(), ...Object.entries(ORDERS).map(([key, text]) => button(text, (state.order ?? "address") === key, () => change({ order: key === "address" ? null : key }))),
-      ...(segments?.hole_sizes?.length ? [make("span", "", `holes: ${tellHoles(segments)}`)] : []),
-      make("span", "", segments?.error ?? `${state.at === null ? "at the peak" : "at A"}, ${span(at)}: click in the run above for another moment`)];
+      ...(segments?.segments === undefined ? [] : [make("span", "", `${tellSegments(segments)}.`)]),
+      ...(segments?.hole_sizes?.length ? [make("span", "", `Holes: ${tellHoles(segments)}.`)] : []),
+      make("span", "", segments?.error ?? `${state.at === null ? "At the peak" : "At A"}, ${span(at)}; click in the run above for another moment.`)];
   },
   tip: hit => hit && (hit.id === undefined
     ? `${hit.segment.loose ? "addresses" : "segment"} ${hit.segment.address}, ${bytes(hit.segment.bytes)}\n${count(hit.segment.count, "block")}, ${bytes(hit.segment.used)} in use${hit.segment.loose ? "" : `\n${count(hit.segment.holes, "hole")}, the largest ${bytes(hit.segment.largest_hole)}`}`

@@ -2,12 +2,16 @@
 // A run of a store: all ranks over time, the worst on top, dark is much; one of them opens the page of its trace.
 // Names of programs and hosts are only ever set as text.
 import { bytes, fromHash, runTitle, span, ticks, toHash } from "./format.js";
+import { placeName } from "./places.js";
 import { ask } from "./data.js";
 import { begin, css, fitted, forgetColours, TOP } from "./draw.js";
 
 const $ = id => document.getElementById(id);
-const NAMES = 150, FIGURES = 84, TALL = 18, THIN = 4, AGAIN_MS = 5000;
+const FIGURES = 84, TALL = 18, THIN = 4, AGAIN_MS = 5000;
 const ORDERS = { worst: "worst first", rank: "by rank", host: "by host" };
+
+// Room for the names of ranks.
+const namesIn = width => width < 500 ? 100 : 150;
 
 // "ranks 7, 32 hold 17 % more": what a group of ranks has in common.
 function tellGroup(group) {
@@ -81,36 +85,36 @@ function draw() {
   const canvas = $("heat"), room = $("scroll").clientHeight;
   each = Math.max(THIN, Math.min(TALL, Math.floor((room - TOP - 8) / (list.length || 1))));
   canvas.style.height = `${Math.max(room, TOP + 8 + each * list.length)}px`;
-  const { pen, width } = begin(canvas), wide = Math.max(1, width - NAMES - FIGURES - 16);
+  const { pen, width } = begin(canvas), names = namesIn(width), wide = Math.max(1, width - names - FIGURES - 16);
   const most = Math.max(1, ...list.map(one => one.held)), length = lines === null ? 1 : lines.to_ns - lines.from_ns;
   const strong = css("--strong"), text = css("--text"), bad = css("--bad"), band = css("--band"), pale = css("--pale");
   pen.fillStyle = pale;
   pen.textAlign = "center";
   for (const at of ticks(length, Math.max(2, wide / 120)))
-    if (at / length * wide < wide - 20) pen.fillText(at === 0 ? "start" : span(at), NAMES + Math.max(12, at / length * wide), TOP / 2 + 2);
+    if (at / length * wide < wide - 20) pen.fillText(at === 0 ? "start" : span(at), names + Math.max(12, at / length * wide), TOP / 2 + 2);
   pen.textAlign = "left";
   let labelled = -TALL; // where the last name stands: thin rows share the room
   list.forEach(({ rank, line, held }, row) => {
     const y = TOP + 4 + row * each, tall = Math.max(1, each - (each > 6 ? 2 : each > 4 ? 1 : 0));
     pen.fillStyle = band;
-    pen.fillRect(NAMES, y, wide, tall);
+    pen.fillRect(names, y, wide, tall);
     pen.fillStyle = marked.has(rank.rank) ? bad : strong;
     (line?.values ?? []).forEach((value, i, all) => {
       if (!value) return;
       pen.globalAlpha = 0.08 + 0.92 * Math.min(1, value / most);
       const from = Math.round(wide * i / all.length), to = Math.round(wide * (i + 1) / all.length);
-      pen.fillRect(NAMES + from, y, to - from, tall);
+      pen.fillRect(names + from, y, to - from, tall);
     });
     pen.globalAlpha = 1;
     if (rank.rank === state.rank) {
       pen.strokeStyle = text;
-      pen.strokeRect(NAMES - 0.5, y - 0.5, wide + 1, tall + 1);
+      pen.strokeRect(names - 0.5, y - 0.5, wide + 1, tall + 1);
     }
     if (y - labelled < 11) return;
     labelled = y;
     pen.fillStyle = marked.has(rank.rank) || badness(rank) ? bad : text;
-    pen.fillText(fitted(pen, `${rank.rank}  ${badness(rank) || rank.host}`, NAMES - 16), 8, y + tall / 2);
-    pen.fillText(bytes(held), NAMES + wide + 8, y + tall / 2);
+    pen.fillText(fitted(pen, `rank ${rank.rank}  ${badness(rank) || rank.host}`, names - 16), 8, y + tall / 2);
+    pen.fillText(bytes(held), names + wide + 8, y + tall / 2);
   });
   canvas.dataset.ranks = String(list.length);
   if (lines !== null && performance.getEntriesByName("picture").length === 0) performance.mark("picture");
@@ -122,8 +126,8 @@ function rowAt(event) {
 }
 
 function tip(event) {
-  const row = rowAt(event), box = $("heat").getBoundingClientRect(), wide = Math.max(1, box.width - NAMES - FIGURES - 16);
-  const part = (event.clientX - box.left - NAMES) / wide, value = row?.line?.values[Math.floor(part * row.line.values.length)];
+  const row = rowAt(event), box = $("heat").getBoundingClientRect(), names = namesIn(box.width), wide = Math.max(1, box.width - names - FIGURES - 16);
+  const part = (event.clientX - box.left - names) / wide, value = row?.line?.values[Math.floor(part * row.line.values.length)];
   $("tip").hidden = row === undefined;
   if (row === undefined) return;
   $("tip").textContent = `rank ${row.rank.rank} on ${row.rank.host}, ${badness(row.rank) || "peak"} ${bytes(row.held)}` +
@@ -158,7 +162,7 @@ function drawRank() {
     return;
   }
   const groups = fleet.outliers.filter(one => one.ranks.includes(rank.rank));
-  const told = groups.flatMap(one => one.places.map(place => make("div", "row", make("i", ""), Object.assign(make("span", "", place.place), { title: place.place }),
+  const told = groups.flatMap(one => one.places.map(place => make("div", "row", make("i", ""), Object.assign(make("span", "", placeName(place.place)), { title: place.place }),
     one.why === "leak" ? `${bytes(place.delta_bytes)}/step` : `${place.delta_bytes > 0 ? "+" : ""}${bytes(place.delta_bytes)}`)));
   $("right").replaceChildren(make("h2", "", `Rank ${rank.rank}`), make("div", "big", bytes(poolOf(rank)?.peak_bytes ?? 0)),
     make("span", "pale", `peak of ${fleet.pools[state.pool].pool} on ${rank.host}, device ${rank.device || "none"}`),
@@ -167,13 +171,27 @@ function drawRank() {
     ...traceOf(rank), ...(told.length > 0 ? [make("h2", "", "Why it stands out"), make("section", "list place", ...told)] : []));
 }
 
+// How many ranks ran out of memory, leak or may; that none does.
+function verdictChips() {
+  const count = word => fleet.ranks.filter(one => one.verdict === word).length;
+  const chips = [["oom", "OUT OF MEMORY", "bad"], ["leak", "LEAK", "bad"], ["suspect", "suspect", "warn"]].filter(([word]) => count(word) > 0)
+    .map(([word, text, level]) => make("span", `chip plain ${level}`, `${text} in ${count(word)} of ${fleet.rank_count} ranks`));
+  return chips.length === 0 && fleet.ranks.every(one => one.verdict === "ok") ? [make("span", "chip good", "no leak was found")] : chips;
+}
+
+// 2026-11-16 18:02, in the reader's own time.
+function dateOf(when) {
+  const two = number => String(number).padStart(2, "0");
+  return `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${two(when.getHours())}:${two(when.getMinutes())}`;
+}
+
 function drawPanels() {
   const hosts = fleet.hosts.length, when = new Date(fleet.start_ns / 1e6), going = fleet.ranks.filter(one => one.outcome === "running").length;
   $("title").title = fleet.run;
   $("title").textContent = `${runTitle(fleet.run)}: ${fleet.rank_count} ranks on ${hosts} host${hosts === 1 ? "" : "s"}`;
   document.title = `${runTitle(fleet.run)} - msmemscope`;
-  $("chips").replaceChildren(...[when.toLocaleString("en"), fleet.commit && `commit ${fleet.commit.slice(0, 12)}`, fleet.job, going ? `${going} still running` : ""].filter(Boolean)
-    .map(text => make("span", "chip good", text)));
+  $("chips").replaceChildren(...verdictChips(), ...[dateOf(when), fleet.commit && `commit ${fleet.commit.slice(0, 12)}`, fleet.job, going ? `${going} still running` : ""].filter(Boolean)
+    .map(text => make("span", "chip plain short", text)));
   $("pools").replaceChildren(...fleet.pools.map((one, i) => {
     const entry = button("", i === state.pool, async () => { state.pool = i; await fetchLines(); change({}); }, "entry");
     entry.append(one.pool, make("small", "", `median ${bytes(one.peak_bytes.median)}, most ${bytes(one.peak_bytes.most)}`));
@@ -187,7 +205,7 @@ function drawPanels() {
       showRow();
     }, `entry ${one.why === "leak" ? "bad" : "warn"}`);
     entry.append(tellGroup(one),
-      make("small", "", one.places[0]?.place ?? ""));
+      make("small", "", placeName(one.places[0]?.place ?? "")));
     return entry;
   });
   if (groups.length === 0) groups.push(make("p", "pale", fleet.too_few_ranks ? "Too few ranks to compare." : "None: peaks, growth and call sites of all ranks were compared."));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks or events as a table: of the time shown, or alive at A, and with what is searched for.
 import { ask, isReport } from "./data.js";
-import { bytes, ownerName, parseSearch, span } from "./format.js";
+import { bytes, parseSearch, span } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
-import { placeName } from "./places.js";
+import { ownerWords, placeName } from "./places.js";
 
 const PAGE_ROWS = 300;
 
@@ -16,7 +16,7 @@ function cells(values) {
 }
 
 function blockRow(block) {
-  const row = make("tr", "", ...cells([[bytes(block.bytes), "number"], [placeName(block.place), "place"], [ownerName(block.owner), "place"], [block.operator, "place"], [block.step || "", "number"],
+  const row = make("tr", "", ...cells([[bytes(block.bytes), "number"], [placeName(block.place), "place"], [ownerWords(block.owner), "place"], [block.operator, "place"], [block.step || "", "number"],
     [span(block.start_ns), "number"], [block.end_ns === null ? "never" : span(block.end_ns), "number"], [block.end_ns === null ? "" : span(block.end_ns - block.start_ns), "number"]]));
   row.addEventListener("click", () => change({ block: String(block.id) }));
   if (state.block === String(block.id)) row.className = "chosen";

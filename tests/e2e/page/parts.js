@@ -5,14 +5,14 @@ import * as axis from "/web/axis.js";
 import * as format from "/web/format.js";
 import { layOut, byAddress, pile } from "/web/blocks.js";
 import { boxes, grow, ownCode } from "/web/flame.js";
-import { worstFirst, mainPool } from "/web/ranks.js";
+import { mainPool, tellRanks, worstFirst } from "/web/ranks.js";
 import { poolLike, sidesQuestion } from "/web/compare.js";
 import { orderSegments, tellHoles, tellSegments } from "/web/segments.js";
 import { chipLeaks } from "/web/findings.js";
 import { hasWhat } from "/web/table.js";
 import { differenceOf, momentOf, rangeRows, stackOrder } from "/web/timeline.js";
 import { colourOf, forgetGroups, setLeaking } from "/web/draw.js";
-import { placeName } from "/web/places.js";
+import { ownerWords, placeName, setClasses } from "/web/places.js";
 
 const MIB = 1 << 20;
 
@@ -39,8 +39,19 @@ export const claims = {
   },
   "a name reads from the caller to the callee": () => {
     same(placeName("two (a.c:9) -> take (a.c:1)"), "two (a.c:9) \u2192 take (a.c:1)");
-    for (const text of ["t.py:9", "alone", ""]) same(placeName(text), text);
+    for (const text of ["t.py:9", "alone", "", "take (a.c:1)"]) same(placeName(text), text);
   },
+  "an owner is called what people call it": () => {
+    setClasses({ "model@weight": "weights", "model@temporary": "temporary tensors" });
+    same(["PTA@model@weight", "PTA@model@temporary@forward", "PTA@model@weights", "HOST@ops@aten", "unknown"].map(ownerWords),
+      ["weights", "temporary tensors, forward", "model@weights", "ops@aten", "unknown"]);
+    same(placeName("main (a.c:9) -> take (a.c:1)  (PTA@model@weight)"), "main (a.c:9) \u2192 take (a.c:1)  (weights)");
+    setClasses(undefined);
+    same(placeName("t.py:9  (PTA@model@weight)"), "t.py:9  (model@weight)");
+  },
+  "counts that fall have the sign of sizes that fall": () => same([0, 3, -1200].map(format.signedCount), ["0", "+3", "\u22121,200"]),
+  "ranks are summed up in one sentence": () => same(tellRanks([{ peak: 3 * MIB, length: 2e9 }, { peak: MIB, length: 1e9 }], 3),
+    "2 of 3 processes, worst first; 2.00 s across; dark: up to 3.00 MiB; click one for its timeline"),
   "spans have the unit that reads best": () => same([5, 1500, 2e6, 3.5e9, 600e9, 3 * 3600e9].map(format.span), ["5 ns", "1.5 \u00b5s", "2.0 ms", "3.50 s", "10.0 min", "3.0 h"]),
   "a scale has about as many lines as there is room for": () => {
     const random = dice(1);
@@ -128,7 +139,6 @@ export const claims = {
     same(format.usualMoments({ steps, from_ns: 0, to_ns: 400 }), [99, 249]);
     same(format.usualMoments({ steps: [], from_ns: 0, to_ns: 400 }), [40, 400]);
   },
-  "devices are named as people say them": () => same(["0", "12", "cpu", "host"].map(format.deviceName), ["device 0", "device 12", "cpu", "host"]),
   "extents share the height by their size": () => {
     const list = layOut([[0, 100], [1000, 300]], 10, 206);
     same(list.map(one => [one.bottom, one.pixels]), [[216, 50], [160, 150]]);
