@@ -178,7 +178,10 @@ def at_end(ended):
 
         def end():
             finish_labels()
-            if "torch" in sys.modules:
+            dry = sys.modules.get(f"{__package__}._dry")
+            if dry is not None:
+                _guarded(dry.finished)
+            elif "torch" in sys.modules:
                 from . import _who
                 _who.look()
             ended()
@@ -220,6 +223,9 @@ def begin(wants, ended):
     at_end(ended)
     allocator()
     run(wants)
+    if "MSMEMSCOPE_DRY" in sys.modules["os"].environ:
+        from . import _dry
+        _guarded(_dry.begin, ended)
     # Hooks of the process that started this one.
     if "MSMEMSCOPE_HOOKS" in sys.modules["os"].environ:
         from . import _hooks

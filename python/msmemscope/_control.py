@@ -347,4 +347,4 @@ def step() -> None:
     if _native.collector is not None:
         _boot.finish_labels()
         _native.collector.mscope_step()
-        _who.step_ended()
+        _who.step_ended(True)

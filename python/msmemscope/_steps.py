@@ -29,7 +29,7 @@ def _after_step(optimizer, _args, _kwargs):
         _marking = weakref.ref(optimizer)
     _others = 0
     _step()
-    step_ended()
+    step_ended(False)
 
 
 # torch.compile() calls it as it is, and does not look inside.

@@ -15,8 +15,13 @@ _TEXT_MAX = 400  # characters of each text
 _busy = False  # a scan is in progress
 
 
-def step_ended():
-    """To be called at the end of each step; costs one call while memory does not grow."""
+on_step = None  # called after each step with whether the program marked it itself; of a dry run
+
+
+def step_ended(marked):
+    """To be called at the end of each step; costs one call while memory does not grow. `marked`: by the program, not by an optimizer."""
+    if on_step is not None:
+        on_step(marked)
     due = collector.mscope_due()
     if due != DUE_NOTHING:
         _guarded(_STEP_MS if due == DUE_ASK else None)

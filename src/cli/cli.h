@@ -14,6 +14,7 @@ int cmd_launch(const struct options *options);
 int cmd_info(const struct options *options);
 int cmd_analyze(const struct options *options);
 int cmd_whatif(const struct options *options);
+int cmd_dryrun(const struct options *options);
 int cmd_view(const struct options *options);
 int cmd_top(const struct options *options);
 int cmd_report(const struct options *options);
@@ -28,6 +29,15 @@ int cmd_ctl(const struct options *options);
 int cmd_compare(const struct options *options);
 int cmd_store(const struct options *options);
 int cmd_fleet(const struct options *options);
+
+/* A launch that is a dry run. */
+struct launch_dry {
+	const char *device; /* as the trace has it: npu:64G */
+	const char *list;   /* file that gets the project directory of each process, a line each */
+};
+
+/* As cmd_launch(), which passes NULL. May end the process. */
+int launch_program(const struct options *options, const struct launch_dry *dry);
 
 /* What the options ask for, as the processes and the engine of a launch read it. Time and pid are those of now and us. */
 struct session;

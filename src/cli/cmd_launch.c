@@ -38,6 +38,7 @@ extern char **environ;
 
 struct launch {
 	const struct options *options;
+	const struct launch_dry *dry; /* NULL: it is not a dry run */
 	struct session_place place;
 	char collector[SESSION_PATH_MAX + 64];
 	char sampler[SESSION_PATH_MAX + 64];
@@ -122,6 +123,8 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 	if (wanted == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	launch_settings(options, wanted);
+	if (launch->dry != NULL)
+		(void)snprintf(wanted->dry, sizeof(wanted->dry), "%s", launch->dry->device);
 	r = tree_collector(launch->collector, sizeof(launch->collector), err);
 	if (r == 0)
 		(void)snprintf(launch->sampler, sizeof(launch->sampler), "%.*s%s",
@@ -321,6 +324,16 @@ static bool is_stopped(void *arg)
 	return read_control(arg) == FOLLOW_INTERRUPTED;
 }
 
+static void list_project(const char *list, const char *project)
+{
+	FILE *file = fopen(list, "ae");
+
+	if (file == NULL)
+		return;
+	(void)fprintf(file, "%s\n", project);
+	(void)fclose(file);
+}
+
 static void on_finished(void *arg, struct pipeline *pipeline)
 {
 	struct launch *launch = arg;
@@ -328,6 +341,8 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 	outcome_add(&launch->outcome, pipeline);
 	storing_add(&launch->storing, pipeline);
 	launch_report_add(&launch->report, pipeline);
+	if (launch->dry != NULL && pipeline->project.made)
+		list_project(launch->dry->list, pipeline->project.path);
 }
 
 static void on_living(void *arg, struct pipeline *pipeline)
@@ -349,7 +364,9 @@ static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const c
 {
 	struct launch *launch = arg;
 
-	outcome_out_of_memory(&launch->outcome, pipeline, text);
+	/* The answer of a dry run says it. */
+	if (launch->dry == NULL)
+		outcome_out_of_memory(&launch->outcome, pipeline, text);
 }
 
 static void on_forecast(void *arg, const struct pipeline *pipeline,
@@ -508,14 +525,16 @@ static int engine_main(void *arg, int control_fd)
 			    strerror((int)atomic_load(&launch->place.session->failed_errno)));
 	if (follow != NULL)
 		return leave_orphans(launch, follow, result.still_alive);
-	if (r == 0 && result.runs + result.failed == 0 && unrecorded == 0 &&
+	if (r == 0 && result.runs + result.failed == 0 && unrecorded == 0 && launch->dry == NULL &&
 	    atomic_load(&launch->place.session->failed_starts) == 0)
 		say_nothing(launch);
-	say_no_memory(launch);
+	if (launch->dry == NULL)
+		say_no_memory(launch);
 	storing_finish(&launch->storing, &launch->outcome, launch->options->output_path);
 	launch_report_make(&launch->report, &launch->outcome, launch->place.directory, is_stopped,
 			   launch);
-	code = outcome_print(&launch->outcome);
+	code = launch->dry == NULL ? outcome_print(&launch->outcome)
+				   : outcome_print_problems(&launch->outcome);
 	if (result.failed == 0 && r == 0)
 		(void)session_remove(&launch->place);
 	if (code == MSCOPE_EXIT_FAILED)
@@ -590,7 +609,12 @@ static void say_how_it_ended(const struct launch *launch, const struct superviso
 		say_unrecorded(launch);
 }
 
-int cmd_launch(const struct options *given)
+int cmd_launch(const struct options *options)
+{
+	return launch_program(options, NULL);
+}
+
+int launch_program(const struct options *given, const struct launch_dry *dry)
 {
 	struct options chosen = *given; /* what it points to is still that of `given` */
 	const struct options *options = &chosen;
@@ -608,6 +632,7 @@ int cmd_launch(const struct options *given)
 		return MSCOPE_EXIT_FAILED;
 	}
 	launch->options = options;
+	launch->dry = dry;
 	launch->machine = machine_look();
 	launch->cpu_chosen = machine_default_device(&launch->machine, &chosen);
 	if (storing_init(&launch->storing, options, &err) < 0) {

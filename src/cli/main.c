@@ -171,6 +171,8 @@ static int dispatch(const struct options *options)
 		return cmd_analyze(options);
 	case VERB_WHATIF:
 		return cmd_whatif(options);
+	case VERB_DRYRUN:
+		return cmd_dryrun(options);
 	case VERB_VIEW:
 		return cmd_view(options);
 	case VERB_TOP:

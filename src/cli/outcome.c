@@ -422,6 +422,15 @@ int outcome_print(struct outcome *outcome)
 	return code;
 }
 
+int outcome_print_problems(struct outcome *outcome)
+{
+	if (outcome->progress_shown)
+		cli_write(STDERR_FILENO, "\r\033[K", 4);
+	cli_write(STDERR_FILENO, strbuf_str(&outcome->text), outcome->text.length);
+	outcome_discard(outcome);
+	return 0;
+}
+
 void outcome_discard(struct outcome *outcome)
 {
 	size_t i;

@@ -54,6 +54,8 @@ void outcome_progress(struct outcome *outcome, const char *what, uint64_t events
  * MSCOPE_EXIT_FAILED when the document could not be written, else 0.
  */
 int outcome_print(struct outcome *outcome);
+/* What went wrong and nothing else, of a launch whose findings another one shows; empty afterwards. Returns 0. */
+int outcome_print_problems(struct outcome *outcome);
 /* Of the run that was added last, one line. */
 void outcome_line(struct outcome *outcome);
 void outcome_discard(struct outcome *outcome);

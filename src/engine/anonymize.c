@@ -323,6 +323,7 @@ static bool is_public_key(const char *key, size_t length)
 					   "PYTORCH_CUDA_ALLOC_CONF",
 					   "PYTORCH_ALLOC_CONF",
 					   "PYTORCH_NPU_ALLOC_CONF",
+					   SESSION_DRY_KEY,
 					   SESSION_LAUNCH_KEY};
 	size_t i;
 

@@ -449,6 +449,8 @@ static int scan(struct options *o, int argc, char **argv, struct mscope_error *e
 				return r;
 		} else if (o->verb != VERB_NONE) {
 			o->argv[o->argc++] = argv[i];
+			/* What follows a program is its own. */
+			ended = ended || o->verb == VERB_DRYRUN;
 		} else if (!ended && !run && strcmp(argv[i], "run") == 0) {
 			run = true;
 		} else {

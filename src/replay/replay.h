@@ -173,9 +173,6 @@ struct driver_usage {
 	uint64_t pools_bytes, graphs_bytes;
 };
 
-/* A range named STEP_MESSAGE is a step; they count from 1. */
-#define STEP_MESSAGE "step start"
-
 _Static_assert(ROW_END <= 32, "a word has a bit for each kind of row");
 
 /* One line of memscope_dump, before a sink gives it a form. Pointers are borrowed for the call. */

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/shown.h"
 #include "dump/csv_text.h"
+#include "sink/report.h"
 #include "sink/sink.h"
 
 #define FLUSH_BYTES (256u << 10)
@@ -530,9 +531,33 @@ static void text_counts(const struct compare *compare, const struct differences 
 	strbuf_add_char(out, '\n');
 }
 
+/* The device of a side that was a dry run, else NULL. */
+static const char *dry_of(const struct compare_side *side)
+{
+	return side->replay == NULL ? NULL : run_dry(replay_run(side->replay));
+}
+
+static void text_dry(const struct compare *compare, struct strbuf *out)
+{
+	static const char *const which[] = {"first", "second"};
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		const char *dry = dry_of(&compare->sides[i]);
+
+		if (dry != NULL)
+			strbuf_addf(
+				out,
+				"The %s run is a dry run on %s: no device was used. " REPORT_DRY_NOT_COUNTED
+				"\n",
+				which[i], dry);
+	}
+}
+
 void comparison_text(const struct compare *compare, const struct differences *differences,
 		     bool colour, struct strbuf *out)
 {
+	text_dry(compare, out);
 	text_pools(differences, out);
 	text_places(compare, differences, colour, out);
 	text_calls(compare, differences, colour, out);
@@ -730,7 +755,14 @@ int comparison_json(const struct compare *compare, const struct differences *dif
 						 [COMPARE_PYTORCH] = "pytorch",
 						 [COMPARE_MINDSPORE] = "mindspore"};
 
+	static const char *const dry_keys[] = {"base_dry", "compare_dry"};
+	int i;
+
 	json_string(json, "memory", pool_words[compare->pools]);
+	for (i = 0; i < 2; i++) {
+		if (dry_of(&compare->sides[i]) != NULL)
+			json_string(json, dry_keys[i], dry_of(&compare->sides[i]));
+	}
 	json_bool(json, "exact", compare->exact);
 	json_bool(json, "devices_by_order", compare->other_devices);
 	json_pools(differences, json);

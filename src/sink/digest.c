@@ -192,6 +192,7 @@ void digest_identify(struct digest *out, const struct report *report)
 	out->rank = digest_rank(run, false);
 	out->local_rank = digest_rank(run, true);
 	out->name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
+	out->dry = run_dry(run) == NULL ? NULL : strdup(run_dry(run));
 	out->events = totals->events;
 	out->steps = replay_steps(replay);
 	out->automatic = replay_steps_are_automatic(replay);
@@ -248,6 +249,7 @@ void digest_fini(struct digest *digest)
 	free(digest->pools);
 	free(digest->devices);
 	free(digest->name);
+	free(digest->dry);
 	free(digest->project);
 	free(digest->dumps);
 	*digest = (struct digest){0};

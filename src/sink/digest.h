@@ -44,6 +44,7 @@ struct digest {
 	uint32_t pid;
 	int64_t rank, local_rank; /* -1: none */
 	char *name;		  /* script or program */
+	char *dry;		  /* device of a dry run; NULL: it is not one */
 	uint64_t events;
 	uint64_t steps;
 	double seconds;

@@ -309,6 +309,9 @@ void report_text(const struct report *report, struct strbuf *out)
 	strbuf_addf(out, " in %.3f s%s\n", (double)(totals->last_ns - totals->first_ns) / 1e9,
 		    report_is_empty_handed(replay) ? ", deferred: collection was never started"
 						   : "");
+	if (run_dry(run) != NULL)
+		strbuf_addf(out, "Dry run on %s; no device was used. " REPORT_DRY_NOT_COUNTED "\n",
+			    run_dry(run));
 	text_detail(report, out);
 	text_usage(report, out);
 	report_moments(replay, out);

@@ -21,6 +21,9 @@
 #define REPORT_WATCHED 3	  /* watched blocks on the screen */
 #define REPORT_BYTES   (4u << 20) /* of report.txt at most */
 
+/* Said of every dry run. */
+#define REPORT_DRY_NOT_COUNTED "Operator workspaces and HCCL buffers are not counted."
+
 enum report_order {
 	REPORT_BY_BYTES,
 	REPORT_BY_BLOCKS,

@@ -237,6 +237,8 @@ static void json_who(const struct report *report, const struct digest *digest, s
 	json_u64(json, "pid", h->pid);
 	json_string(json, "command", command == NULL ? "" : command);
 	json_string(json, "name", digest->name == NULL ? "" : digest->name);
+	if (digest->dry != NULL)
+		json_string(json, "dry", digest->dry);
 	if (report->trace_path != NULL)
 		json_string(json, "trace", report->trace_path);
 	json_u64(json, "format", h->version);

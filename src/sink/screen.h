@@ -38,7 +38,7 @@ int screen_worst_first(const void *a, const void *b);
 /* The peak of the pool that people work in; NULL if there is none. */
 const struct finding_peak *screen_peak(const struct findings *found);
 
-/* "train.py (pid 4242, rank 3)". */
+/* "train.py (pid 4242, rank 3)", "train.py (pid 4242, dry run on npu:64G)". */
 void screen_who(const struct digest *digest, struct strbuf *out);
 
 /* Columns that a text takes on a terminal, up to a newline; wide characters take two. */

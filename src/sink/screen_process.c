@@ -33,6 +33,8 @@ void screen_who(const struct digest *digest, struct strbuf *out)
 	strbuf_addf(out, " (pid %u", digest->pid);
 	if (digest->rank >= 0)
 		strbuf_addf(out, ", rank %lld", (long long)digest->rank);
+	if (digest->dry != NULL)
+		strbuf_addf(out, ", dry run on %s", digest->dry);
 	strbuf_add_char(out, ')');
 }
 

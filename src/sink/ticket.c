@@ -140,6 +140,10 @@ static void part_head(const struct ticket *ticket, const struct digest *const *s
 	if (sorted[0]->signal != NULL)
 		strbuf_addf(out, ", killed by %s", sorted[0]->signal);
 	strbuf_add_str(out, " |\n");
+	if (sorted[0]->dry != NULL)
+		strbuf_addf(out,
+			    "| Dry run | %s; no device was used. " REPORT_DRY_NOT_COUNTED " |\n",
+			    sorted[0]->dry);
 	for (line = ticket->environment; line != NULL && line->name != NULL; line++) {
 		if (line->text == NULL || line->text[0] == '\0')
 			continue;

@@ -9,6 +9,9 @@
 #include "base/compiler.h"
 #include "base/vendors.h"
 
+/* A range named STEP_MESSAGE is a step; they count from 1. */
+#define STEP_MESSAGE "step start"
+
 enum pool {
 	POOL_UNKNOWN = 0,
 #define POOL(number, name, event_type, meaning) POOL_##name = (number),

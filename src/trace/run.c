@@ -15,6 +15,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "trace/session.h"
 #include "trace/table.h"
 
 const struct trace_header *run_header(const struct run *run)
@@ -140,6 +141,11 @@ const char *run_identity(const struct run *run, const char *key)
 		at = stop + 1;
 	}
 	return NULL;
+}
+
+const char *run_dry(const struct run *run)
+{
+	return run_identity(run, SESSION_DRY_KEY);
 }
 
 const char *run_torch_settings(const struct run *run)

@@ -96,6 +96,8 @@ bool run_has_barrier(const struct run *run);
 
 /* A value of the identity text, or NULL. */
 const char *run_identity(const struct run *run, const char *key);
+/* The device of a dry run, such as npu:64G; NULL: a device was used. */
+const char *run_dry(const struct run *run);
 /* Settings of PyTorch's allocator in the environment of the process; "" if there were none. */
 const char *run_torch_settings(const struct run *run);
 

@@ -82,6 +82,8 @@ enum session_waste {
 #define SESSION_ID_MAX	   64u
 #define SESSION_ID_KEY	   "launch_id" /* of the member `launch_id` in the identity of a trace */
 #define SESSION_LAUNCH_KEY "launch"    /* of the member `launch` in the identity of a trace */
+#define SESSION_DRY_MAX	   32u
+#define SESSION_DRY_KEY	   "dry" /* of the member `dry` in the identity of a trace */
 
 /* --watch: which operator's outputs are looked at, and until which operator has ended. */
 struct session_watch {
@@ -130,6 +132,7 @@ struct session {
 	struct session_watch watch;
 	char launch_id[SESSION_ID_MAX];	 /* the run's name in a store, if nobody names it */
 	char launch[SESSION_LAUNCH_MAX]; /* the settings as a text; see launch.h */
+	char dry[SESSION_DRY_MAX];     /* device of a dry run, such as npu:64G; "": it is not one */
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
 	/* Processes that could not create a trace; written by them. */
 	_Atomic uint32_t failed_starts;

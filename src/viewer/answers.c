@@ -259,6 +259,8 @@ void answer_summary(struct model *model, const struct question *question, struct
 	json_string(json, "input", model->word);
 	json_string(json, "command", command == NULL ? "" : command);
 	json_string(json, "host", host == NULL ? "" : host);
+	if (run_dry(run) != NULL)
+		json_string(json, "dry", run_dry(run));
 	json_u64(json, "events", model->events);
 	json_bool(json, "complete", model->complete);
 	json_bool(json, "live", model->is_live);

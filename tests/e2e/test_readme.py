@@ -51,8 +51,8 @@ def blocks(language, name="README.md"):
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.M | re.S)
 
 
-# Tested elsewhere: tools/test.sh, test_wheel.py, test_ctl.py.
-ELSEWHERE = ("make ", "pip install ", "msmemscope attach ")
+# Tested elsewhere: tools/test.sh, test_wheel.py, test_ctl.py, realclients/test_dryrun.py.
+ELSEWHERE = ("make ", "pip install ", "msmemscope attach ", "msmemscope dryrun ")
 
 
 def commands(name="README.md"):

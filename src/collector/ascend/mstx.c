@@ -71,11 +71,31 @@ static void mark(const char *message, void *stream)
 	event_mark(MARK_AT, NULL, message, 0);
 }
 
+/* What Python registered for ranges that mark steps, 0 if nothing; and the latest of these ranges. */
+static _Atomic uint64_t step_listener, step_range;
+
+MSCOPE_EXPORT void mscope_step_listener(uint64_t listener)
+{
+	atomic_store_explicit(&step_listener, listener, memory_order_release);
+}
+
+static void tell_step(uint32_t ended)
+{
+	uint64_t listener = atomic_load_explicit(&step_listener, memory_order_acquire);
+
+	if (listener != 0)
+		((void (*)(uint32_t))(uintptr_t)listener)(ended);
+}
+
 static uint64_t range_start_in(const struct domain *domain, const char *message)
 {
 	uint32_t range = range_new();
 
 	event_mark(MARK_RANGE_START, domain, message, range);
+	if (message != NULL && strcmp(message, STEP_MESSAGE) == 0) {
+		atomic_store(&step_range, range);
+		tell_step(0);
+	}
 	return range;
 }
 
@@ -85,9 +105,16 @@ static uint64_t range_start(const char *message, void *stream)
 	return range_start_in(NULL, message);
 }
 
+static void range_end_in(const struct domain *domain, uint64_t range)
+{
+	event_mark(MARK_RANGE_END, domain, NULL, range);
+	if (range != 0 && range == atomic_load(&step_range))
+		tell_step(1);
+}
+
 static void range_end(uint64_t range)
 {
-	event_mark(MARK_RANGE_END, NULL, NULL, range);
+	range_end_in(NULL, range);
 }
 
 static void get_tool_id(uint64_t *id)
@@ -127,7 +154,7 @@ static uint64_t domain_range_start(void *domain, const char *message, void *stre
 
 static void domain_range_end(void *domain, uint64_t range)
 {
-	event_mark(MARK_RANGE_END, domain_of(domain), NULL, range);
+	range_end_in(domain_of(domain), range);
 }
 
 /* ---- memory ---- */

@@ -109,6 +109,7 @@ uint32_t identity_write(const struct session *session, char *out, uint32_t bytes
 	    strnlen(session->launch_id, sizeof(session->launch_id)));
 	put(&text, SESSION_LAUNCH_KEY, session->launch,
 	    strnlen(session->launch, sizeof(session->launch)));
+	put(&text, SESSION_DRY_KEY, session->dry, strnlen(session->dry, sizeof(session->dry)));
 	if (session->watch.on) {
 		put(&text, "watch_start", session->watch.start,
 		    strnlen(session->watch.start, sizeof(session->watch.start)));

@@ -97,6 +97,11 @@ export function drawChips() {
   const { peak_bytes: peak, total_bytes: total, peak_ns: at } = pool();
   chips.push(button(`peak ${bytes(peak)}${total ? ` of ${bytes(total)}` : ""}`, false, () => change({ at, and: null }), "chip short"));
   if (liveChip(run)) chips.unshift(make("span", "chip good short", liveChip(run)));
+  if (run.dry) {
+    const dry = make("span", "chip warn short", `dry run on ${run.dry}`);
+    dry.title = "No device was used. Operator workspaces and HCCL buffers are not counted.";
+    chips.unshift(dry);
+  }
   $("chips").replaceChildren(...chips);
   $("title").textContent = `${(run.command || run.input).split(" ").slice(0, 4).map(word => word.split("/").pop()).join(" ")}`;
   $("title").title = `${run.command || run.input}${run.host ? ` on ${run.host}` : ""}`;

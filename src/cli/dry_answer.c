@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/dry_answer.h"
+
+#include "base/json.h"
+#include "base/shown.h"
+#include "findings/say.h"
+#include "sink/report.h"
+#include "sink/screen.h"
+
+#define SITES	      8u
+#define SITE_COLUMNS  32u /* size and class before a call site */
+#define VALUES	      5u
+#define VALUE_COLUMNS 2u
+
+bool dry_fits(const struct dry_answer *answer)
+{
+	size_t i;
+
+	for (i = 0; i < answer->count; i++) {
+		if (dry_ran_out(&answer->runs[i]))
+			return false;
+	}
+	return true;
+}
+
+/* The program went the whole way that was asked for: what it needs is known. */
+static bool is_whole(const struct dry_answer *answer)
+{
+	return dry_is_fine(answer->figures) && answer->figures->stuck == NULL;
+}
+
+/* How sure the figures are: "", "at least " or "at most ". */
+static const char *sure(const struct dry_answer *answer)
+{
+	return !is_whole(answer) ? "at least " : answer->figures->at_most ? "at most " : "";
+}
+
+/* ---- text ---- */
+
+static void add_head(const struct dry_answer *answer, struct strbuf *out)
+{
+	const struct dry_result *run = answer->figures;
+
+	strbuf_add_str(out, "Dry run");
+	if (answer->count == 1) {
+		strbuf_addf(out, " on NPU %u (", run->number);
+		strbuf_add_size(out, answer->runs[0].device.bytes);
+		strbuf_add_char(out, ')');
+	}
+	strbuf_add_str(out, "; no device was used: ");
+	if (run->steps > 0)
+		say_count(out, run->steps, "step");
+	else
+		strbuf_add_str(out, "no step");
+	strbuf_add_str(out, " in ");
+	say_seconds(out, run->seconds);
+	strbuf_add_str(out, ".\n");
+}
+
+static void add_death(const struct dry_result *run, struct strbuf *out)
+{
+	const char *where = run->died_at != NULL ? run->died_at : run->oom_place;
+
+	/* A step that no optimizer has ended yet has no number in the trace. */
+	strbuf_addf(out, "ies in step %llu",
+		    (unsigned long long)(run->oom_step > 0 ? run->oom_step : run->steps + 1));
+	if (where != NULL && where[0] != '\0') {
+		strbuf_add_str(out, " at ");
+		strbuf_add_shown(out, where, strlen(where));
+	}
+}
+
+static void add_fit(const struct dry_result *run, struct strbuf *out)
+{
+	uint64_t used = run->reserves + run->outside;
+
+	if (dry_ran_out(run)) {
+		strbuf_add_str(out, "does not fit");
+		return;
+	}
+	strbuf_add_str(out, "fits");
+	if (run->device.bytes > used) {
+		strbuf_add_str(out, ", ");
+		strbuf_add_size(out, run->device.bytes - used);
+		strbuf_add_str(out, " left");
+	}
+	if (run->refusals > 0) {
+		strbuf_add_str(out, " (");
+		say_count(out, run->refusals, "request");
+		strbuf_add_str(out, " refused; the program went on)");
+	}
+}
+
+static void add_figures(const struct dry_answer *answer, struct strbuf *out)
+{
+	const struct dry_result *run = answer->figures;
+	size_t i;
+
+	strbuf_addf(out, "Needs %s", sure(answer));
+	strbuf_add_size(out, run->needs);
+	strbuf_addf(out, "; PyTorch would reserve %s", sure(answer));
+	strbuf_add_size(out, run->reserves);
+	if (run->outside > 0) {
+		strbuf_add_str(out, ", and ");
+		strbuf_add_size(out, run->outside);
+		strbuf_add_str(out, " are taken outside of its pool");
+	}
+	if (answer->count == 1) {
+		strbuf_add_str(out, ": ");
+		add_fit(&answer->runs[0], out);
+		strbuf_add_char(out, '.');
+		if (dry_ran_out(&answer->runs[0])) {
+			strbuf_add_str(out, " D");
+			add_death(&answer->runs[0], out);
+			strbuf_add_char(out, '.');
+		}
+		strbuf_add_char(out, '\n');
+		return;
+	}
+	strbuf_add_str(out, ".\n");
+	for (i = 0; i < answer->count; i++) {
+		strbuf_addf(out, "  %-10s  ", answer->runs[i].device.name);
+		add_fit(&answer->runs[i], out);
+		if (dry_ran_out(&answer->runs[i])) {
+			strbuf_add_str(out, ": d");
+			add_death(&answer->runs[i], out);
+		}
+		strbuf_add_char(out, '\n');
+	}
+}
+
+static void add_sites(const struct dry_result *run, struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 0; i < run->site_count && i < SITES; i++) {
+		const struct dry_site *site = &run->sites[i];
+		struct strbuf size = {0}, name = {0};
+
+		strbuf_add_size(&size, site->bytes);
+		strbuf_add_shown(&name, site->site, strlen(site->site));
+		strbuf_addf(out, "%10s  %-18s  ", strbuf_str(&size), site->class);
+		screen_cut_middle(strbuf_str(&name), SCREEN_COLUMNS - SITE_COLUMNS, out);
+		strbuf_add_char(out, '\n');
+		strbuf_fini(&size);
+		strbuf_fini(&name);
+	}
+	if (run->site_count > i) {
+		strbuf_add_str(out, "  ... ");
+		say_count(out, run->site_count - i, "more call site");
+		strbuf_add_str(out, " in report.txt\n");
+	}
+}
+
+static void add_values(const struct dry_result *run, struct strbuf *out)
+{
+	size_t i;
+
+	if (run->value_count == 0)
+		return;
+	say_count(out, run->value_count, "value");
+	strbuf_add_str(out, " came from data that was not computed:\n");
+	for (i = 0; i < run->value_count && i < VALUES; i++) {
+		struct strbuf name = {0};
+
+		strbuf_add_shown(&name, run->values[i], strlen(run->values[i]));
+		strbuf_add_str(out, "  ");
+		screen_cut_middle(strbuf_str(&name), SCREEN_COLUMNS - VALUE_COLUMNS, out);
+		strbuf_add_char(out, '\n');
+		strbuf_fini(&name);
+	}
+	if (run->value_count > i)
+		strbuf_addf(out, "  ... %zu more in report.txt\n", run->value_count - i);
+}
+
+/* The program did not go the whole way, and not because of its memory. */
+static void add_failure(const struct dry_answer *answer, struct strbuf *out)
+{
+	const struct dry_result *run = answer->figures;
+
+	if (run->stuck != NULL) {
+		strbuf_add_str(out, "The dry run ended at ");
+		strbuf_add_shown(out, run->stuck, strlen(run->stuck));
+		strbuf_add_str(out, ".\n");
+	}
+	if (is_whole(answer) || run->stuck != NULL)
+		return;
+	if (dry_ran_out(run)) {
+		strbuf_add_str(out, "Even ");
+		strbuf_add_size(out, run->device.bytes);
+		strbuf_add_str(out, " were not enough.\n");
+		return;
+	}
+	strbuf_add_str(out, "The program failed");
+	if (run->died_at != NULL) {
+		strbuf_add_str(out, " at ");
+		strbuf_add_shown(out, run->died_at, strlen(run->died_at));
+	}
+	if (run->because != NULL) {
+		strbuf_add_str(out, ": ");
+		strbuf_add_shown(out, run->because, strlen(run->because));
+	}
+	strbuf_add_str(out, "\nThe figures are those up to then.\n");
+}
+
+void dry_text(const struct dry_answer *answer, struct strbuf *out)
+{
+	const struct dry_result *run = answer->figures;
+
+	add_head(answer, out);
+	add_figures(answer, out);
+	add_sites(run, out);
+	if (run->devices > 1)
+		strbuf_addf(
+			out,
+			"%u NPUs were used; the figures are those of NPU %u, which holds most.\n",
+			run->devices, run->number);
+	strbuf_add_str(out, REPORT_DRY_NOT_COUNTED "\n");
+	add_values(run, out);
+	add_failure(answer, out);
+	if (run->project != NULL) {
+		strbuf_add_str(out, "Files: ");
+		strbuf_add_shown(out, run->project, strlen(run->project));
+		strbuf_add_str(out, " (report.html)\n");
+	}
+}
+
+/* ---- JSON ---- */
+
+static void json_device(const struct dry_result *run, struct json *json)
+{
+	json_object(json, NULL);
+	json_string(json, "device", run->device.name);
+	json_u64(json, "bytes", run->device.bytes);
+	json_bool(json, "fits", !dry_ran_out(run));
+	json_u64(json, "refused_requests", run->refusals);
+	if (dry_ran_out(run)) {
+		json_u64(json, "dies_in_step", run->oom_step > 0 ? run->oom_step : run->steps + 1);
+		json_string(json, "dies_at",
+			    run->died_at != NULL     ? run->died_at
+			    : run->oom_place != NULL ? run->oom_place
+						     : "");
+	}
+	json_string(json, "project", run->project == NULL ? "" : run->project);
+	json_end(json);
+}
+
+void dry_json(const struct dry_answer *answer, struct strbuf *out)
+{
+	const struct dry_result *run = answer->figures;
+	struct json json;
+	size_t i;
+
+	json_begin(&json, out);
+	json_object(&json, NULL);
+	json_bool(&json, "dry", true);
+	json_u64(&json, "needs_bytes", run->needs);
+	json_u64(&json, "reserves_bytes", run->reserves);
+	json_u64(&json, "outside_pool_bytes", run->outside);
+	json_string(&json, "figures",
+		    !is_whole(answer) ? "at least"
+		    : run->at_most    ? "at most"
+				      : "exact");
+	json_u64(&json, "steps", run->steps);
+	json_f64(&json, "seconds", run->seconds, 3);
+	json_array(&json, "devices");
+	for (i = 0; i < answer->count; i++)
+		json_device(&answer->runs[i], &json);
+	json_end(&json);
+	json_array(&json, "places");
+	for (i = 0; i < run->site_count; i++) {
+		json_object(&json, NULL);
+		json_u64(&json, "bytes", run->sites[i].bytes);
+		json_string(&json, "class", run->sites[i].class);
+		json_string(&json, "place", run->sites[i].site);
+		json_end(&json);
+	}
+	json_end(&json);
+	json_array(&json, "values_not_computed");
+	for (i = 0; i < run->value_count; i++)
+		json_string(&json, NULL, run->values[i]);
+	json_end(&json);
+	json_bool(&json, "failed", !is_whole(answer) && !dry_ran_out(run) && run->stuck == NULL);
+	if (run->died_at != NULL && !dry_ran_out(run))
+		json_string(&json, "failed_at", run->died_at);
+	if (run->because != NULL && !dry_ran_out(run))
+		json_string(&json, "failed_because", run->because);
+	if (run->stuck != NULL)
+		json_string(&json, "ended_at", run->stuck);
+	json_string(&json, "not_counted", REPORT_DRY_NOT_COUNTED);
+	json_end(&json);
+	strbuf_add_char(out, '\n');
+}

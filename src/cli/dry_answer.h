@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `msmemscope dryrun` says: as text and as JSON. */
+#ifndef MSCOPE_CLI_DRY_ANSWER_H
+#define MSCOPE_CLI_DRY_ANSWER_H
+
+#include "cli/dry_run.h"
+
+struct dry_answer {
+	const struct dry_result *runs; /* one for each device that was asked for */
+	size_t count;
+	/* The run whose figures are those of the program: one that ran out of nothing, if there is one. */
+	const struct dry_result *figures;
+};
+
+/* Whether the program fits into every device. */
+bool dry_fits(const struct dry_answer *answer);
+
+void dry_text(const struct dry_answer *answer, struct strbuf *out);
+void dry_json(const struct dry_answer *answer, struct strbuf *out);
+
+#endif

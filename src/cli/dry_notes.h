@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How notes of a dry run's trace start: python/msmemscope/_dry.py writes them, `msmemscope dryrun` reads them, and people read them too. */
+#ifndef MSCOPE_CLI_DRY_NOTES_H
+#define MSCOPE_CLI_DRY_NOTES_H
+
+#define DRY_NOTE_DIED "dry run: died at " /* train.py:31 optimizer.step() */
+#define DRY_NOTE_BECAUSE                                                                           \
+	"dry run: because of " /* RuntimeError: the first line, or the one of the simulated NPU */
+#define DRY_NOTE_VALUE "dry run: value: "   /* train.py:52 loss.item() read as 0 */
+#define DRY_NOTE_STUCK "dry run: ended at " /* train.py:52 loss.item(): why */
+#define DRY_FULL       " taken as full"	    /* in a value: its tensors are larger than they are */
+
+#endif

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/dry_run.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/dry_notes.h"
+#include "cli/tree.h"
+#include "engine/input.h"
+#include "engine/pass.h"
+#include "findings/say.h"
+#include "sink/screen.h"
+
+#define WORDS_BEFORE 7 /* of the launch, before those of the program */
+
+/* ---- the program's environment ---- */
+
+static void put_before(const char *name, const char *first)
+{
+	const char *rest = getenv(name);
+	struct strbuf text = {0};
+
+	strbuf_add_str(&text, first);
+	if (rest != NULL && rest[0] != '\0')
+		strbuf_addf(&text, ":%s", rest);
+	(void)setenv(name, strbuf_str(&text), 1);
+	strbuf_fini(&text);
+}
+
+/* As simnpu/set_env.sh, and what makes it a dry run. In the child. */
+static void set_environment(const char *home, const char *scratch, const struct dry_device *device,
+			    uint32_t steps)
+{
+	char text[PATH_MAX + 64];
+
+	(void)setenv("ASCEND_HOME_PATH", home, 1);
+	(void)setenv("ASCEND_TOOLKIT_HOME", home, 1);
+	(void)snprintf(text, sizeof(text), "%s/opp", home);
+	(void)setenv("ASCEND_OPP_PATH", text, 1);
+	(void)snprintf(text, sizeof(text), "%s/lib64", home);
+	put_before("LD_LIBRARY_PATH", text);
+	(void)snprintf(text, sizeof(text), "%s/python", home);
+	put_before("PYTHONPATH", text);
+	(void)setenv("SIMNPU_SHAPES", "1", 1);
+	(void)setenv("SIMNPU_WORKSPACE", "none", 1);
+	/* Other programs of this machine have devices of their own. */
+	(void)setenv("SIMNPU_SHARE", scratch, 1);
+	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)device->bytes);
+	(void)setenv("SIMNPU_HBM", text, 1);
+	(void)setenv("MSMEMSCOPE_DRY", device->name, 1);
+	(void)snprintf(text, sizeof(text), "%u", steps);
+	(void)setenv("MSMEMSCOPE_DRY_STEPS", text, 1);
+	/* Operators run on the thread that calls them, so that a value that is read has its line. */
+	(void)setenv("TASK_QUEUE_ENABLE", "0", 0);
+}
+
+/* ---- the launch ---- */
+
+/* Our own standard output has the answer and nothing else. */
+static void direct_output(bool shown)
+{
+	int null = shown ? -1 : open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	if (null >= 0)
+		(void)dup2(null, STDERR_FILENO);
+	(void)dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+/* In the child. */
+_Noreturn static void launch(const struct options *asked, const struct launch_dry *dry)
+{
+	char output[PATH_MAX + 16];
+	char **words = calloc((size_t)asked->argc + WORDS_BEFORE + 1, sizeof(*words));
+	const char *before[WORDS_BEFORE] = {"msmemscope",
+					    "--device=npu",
+					    "--format=none",
+					    "--analysis=leaks,decompose",
+					    "--quiet",
+					    output,
+					    "--"};
+	struct mscope_error err = {0};
+	struct options options;
+	int i;
+
+	if (words == NULL)
+		_exit(MSCOPE_EXIT_FAILED);
+	(void)snprintf(output, sizeof(output), "--output-path=%s", asked->output_path);
+	for (i = 0; i < WORDS_BEFORE; i++)
+		words[i] = (char *)(uintptr_t)before[i];
+	for (i = 1; i < asked->argc; i++)
+		words[WORDS_BEFORE + i - 1] = asked->argv[i];
+	if (options_parse(WORDS_BEFORE + asked->argc - 1, words, &options, &err) < 0) {
+		cli_say("%s", err.message);
+		_exit(MSCOPE_EXIT_FAILED);
+	}
+	_exit(launch_program(&options, dry));
+}
+
+/* ---- what the trace says ---- */
+
+/* Whether a part of a call site's name has a line of a file: "train.py:31 main". */
+static bool has_line(const char *part, size_t length)
+{
+	const char *colon = memchr(part, ':', length);
+
+	return colon != NULL && colon + 1 < part + length && isdigit((unsigned char)colon[1]);
+}
+
+/* Of "train.py:9 -> model.py:31 main -> Adam.step" the innermost line: "model.py:31 main". */
+static char *innermost_line(const char *site)
+{
+	static const char between[] = " -> ";
+	const char *at = site, *found = NULL;
+	size_t length = 0;
+
+	while (at != NULL) {
+		const char *next = strstr(at, between);
+		size_t part = next == NULL ? strlen(at) : (size_t)(next - at);
+
+		if (has_line(at, part)) {
+			found = at;
+			length = part;
+		}
+		at = next == NULL ? NULL : next + strlen(between);
+	}
+	if (found != NULL)
+		return strndup(found, length);
+	return strdup(text_starts_with(site, "blocks of ") ? "without a call stack" : site);
+}
+
+/* Call sites with the same class and line are one. */
+static void take_site(struct dry_result *result, const struct finding_holder *holder)
+{
+	const char *class = say_class((uint32_t)holder->owner_class);
+	char *line = innermost_line(holder->site);
+	size_t i;
+
+	class = class != NULL ? class : "other";
+	for (i = 0; line != NULL && i < result->site_count; i++) {
+		if (strcmp(result->sites[i].class, class) == 0 &&
+		    strcmp(result->sites[i].site, line) == 0)
+			break;
+	}
+	if (line != NULL && i == result->site_count)
+		result->sites[result->site_count++] =
+			(struct dry_site){.class = class, .site = line};
+	else
+		free(line);
+	if (i < result->site_count)
+		result->sites[i].bytes += holder->bytes;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct dry_site *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return strcmp(x->site, y->site);
+}
+
+static void take_sites(struct dry_result *result, const struct findings *found, uint32_t device)
+{
+	const struct finding_peak *peak = NULL;
+	size_t i;
+
+	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, peak); i++) {
+		if (FINDINGS(found, peak)[i].pool == POOL_pta &&
+		    FINDINGS(found, peak)[i].device == device)
+			peak = &FINDINGS(found, peak)[i];
+	}
+	result->sites =
+		peak == NULL ? NULL : calloc(peak->places.count + 1, sizeof(*result->sites));
+	for (i = 0; result->sites != NULL && i < peak->places.count; i++)
+		take_site(result, &FINDINGS(found, holder)[peak->places.first + i]);
+	if (result->site_count > 0)
+		qsort(result->sites, result->site_count, sizeof(*result->sites), by_bytes);
+}
+
+static void take_notes(struct dry_result *result, const struct replay *replay)
+{
+	const char *note;
+	size_t i, room = 0;
+
+	for (i = 0; (note = replay_note(replay, i)) != NULL; i++) {
+		if (text_starts_with(note, DRY_NOTE_DIED)) {
+			free(result->died_at);
+			result->died_at = strdup(note + strlen(DRY_NOTE_DIED));
+		} else if (text_starts_with(note, DRY_NOTE_BECAUSE)) {
+			free(result->because);
+			result->because = strdup(note + strlen(DRY_NOTE_BECAUSE));
+		} else if (text_starts_with(note, DRY_NOTE_STUCK)) {
+			free(result->stuck);
+			result->stuck = strdup(note + strlen(DRY_NOTE_STUCK));
+		} else if (text_starts_with(note, DRY_NOTE_VALUE)) {
+			if (array_reserve(&result->values, &room, result->value_count + 1,
+					  sizeof(*result->values)) < 0)
+				return;
+			result->values[result->value_count++] =
+				strdup(note + strlen(DRY_NOTE_VALUE));
+			result->at_most = result->at_most || strstr(note, DRY_FULL) != NULL;
+		}
+	}
+}
+
+static void take_oom(struct dry_result *result, const struct digest *digest)
+{
+	const struct findings *found = digest->found;
+	const struct finding_oom *oom;
+
+	result->refusals = digest->oom_count;
+	if (found == NULL || FINDINGS_COUNT(found, oom) == 0)
+		return;
+	oom = &FINDINGS(found, oom)[FINDINGS_COUNT(found, oom) - 1];
+	result->oom_step = oom->step;
+	free(result->oom_place);
+	result->oom_place = strdup(oom->place);
+}
+
+/* The NPU of this process whose tensors took most; NULL if it has none. */
+static const struct usage *largest(const struct replay *replay, uint32_t *out_devices)
+{
+	const struct usage *usages, *best = NULL;
+	size_t count, i;
+
+	*out_devices = 0;
+	usages = replay_usages(replay, &count);
+	for (i = 0; i < count; i++) {
+		if (usages[i].pool != POOL_pta || usages[i].vendor == VENDOR_CUDA ||
+		    usages[i].device == DEVICE_HOST || usages[i].allocations == 0)
+			continue;
+		(*out_devices)++;
+		if (best == NULL || usages[i].peak_bytes > best->peak_bytes)
+			best = &usages[i];
+	}
+	return best;
+}
+
+static void take_figures(struct dry_result *result, const struct report *report,
+			 const char *project)
+{
+	const struct usage *pool, *usages;
+	struct digest digest = {0};
+	uint32_t devices;
+	size_t count, i;
+
+	digest_take(&digest, report);
+	take_notes(result, report->replay);
+	if (digest.oom_count > 0)
+		take_oom(result, &digest);
+	pool = largest(report->replay, &devices);
+	if (pool != NULL && ++result->processes == 1) {
+		result->number = pool->device;
+		result->devices = devices;
+		result->needs = pool->peak_bytes;
+		result->reserves = pool->peak_reserved_bytes > pool->peak_bytes
+					   ? pool->peak_reserved_bytes
+					   : pool->peak_bytes;
+		usages = replay_usages(report->replay, &count);
+		for (i = 0; i < count; i++) {
+			if (usages[i].pool == POOL_hal && usages[i].device == pool->device &&
+			    usages[i].peak_bytes > result->reserves)
+				result->outside = usages[i].peak_bytes - result->reserves;
+		}
+		result->steps = digest.steps;
+		result->seconds = digest.seconds;
+		take_sites(result, digest.found, pool->device);
+		result->project = strdup(project);
+	}
+	digest_fini(&digest);
+}
+
+static int read_trace(struct dry_result *result, const char *project, struct mscope_error *err)
+{
+	struct elf_cache elves = {0};
+	struct input input = {0};
+	struct pass pass = {0};
+	int r = input_open(&input, project, NULL, NULL, err);
+
+	if (r == 0) {
+		struct pass_setup setup = {.run = input.run,
+					   .elves = &elves,
+					   .analysis = SESSION_LEAKS | SESSION_DECOMPOSE};
+
+		r = pass_open(&pass, &setup, err);
+		if (r == 0)
+			r = pass_all(&pass, err);
+		if (r == 0)
+			take_figures(result,
+				     &(struct report){.replay = pass.replay,
+						      .analyses = &pass.analyses,
+						      .trace_path = project},
+				     project);
+		pass_close(&pass);
+	}
+	if (r < 0 && err->code == 0)
+		(void)error_set(err, r, "cannot read %s: %s", project, mscope_status_str(r));
+	input_close(&input);
+	elf_cache_fini(&elves);
+	return r;
+}
+
+static int read_traces(struct dry_result *result, const char *list, struct mscope_error *err)
+{
+	char line[PATH_MAX];
+	FILE *file = fopen(list, "re");
+	int r = 0;
+
+	while (file != NULL && r == 0 && fgets(line, sizeof(line), file) != NULL) {
+		line[strcspn(line, "\n")] = '\0';
+		r = read_trace(result, line, err);
+	}
+	if (file != NULL)
+		(void)fclose(file);
+	return r;
+}
+
+/* ---- the whole ---- */
+
+int dry_run(const struct options *options, const struct dry_device *device, bool shown,
+	    struct dry_result *result, struct mscope_error *err)
+{
+	const char *tmp = getenv("TMPDIR");
+	char home[PATH_MAX + 16], scratch[PATH_MAX], list[PATH_MAX + 16];
+	pid_t child;
+	int r = tree_prefix(home, PATH_MAX, err);
+
+	*result = (struct dry_result){.device = *device};
+	if (r < 0)
+		return r;
+	(void)strcat(home, "/simnpu");
+	(void)snprintf(scratch, sizeof(scratch), "%s/msmemscope-dry.XXXXXX",
+		       tmp == NULL || tmp[0] == '\0' ? "/tmp" : tmp);
+	if (mkdtemp(scratch) == NULL)
+		return error_set(err, -errno, "cannot create %s: %s", scratch, strerror(errno));
+	(void)snprintf(list, sizeof(list), "%s/projects", scratch);
+	child = fork();
+	if (child == 0) {
+		direct_output(shown);
+		set_environment(home, scratch, device, options->dry_steps);
+		launch(options, &(struct launch_dry){.device = device->name, .list = list});
+	}
+	if (child < 0)
+		r = error_set(err, -errno, "cannot start: %s", strerror(errno));
+	while (child > 0 && waitpid(child, &result->status, 0) < 0 && errno == EINTR)
+		;
+	if (r == 0)
+		r = read_traces(result, list, err);
+	(void)files_remove(scratch);
+	return r;
+}
+
+void dry_fini(struct dry_result *result)
+{
+	size_t i;
+
+	for (i = 0; i < result->site_count; i++)
+		free(result->sites[i].site);
+	for (i = 0; i < result->value_count; i++)
+		free(result->values[i]);
+	free(result->sites);
+	free(result->values);
+	free(result->oom_place);
+	free(result->died_at);
+	free(result->because);
+	free(result->stuck);
+	free(result->project);
+	*result = (struct dry_result){0};
+}
+
+bool dry_is_fine(const struct dry_result *result)
+{
+	return WIFEXITED(result->status) && WEXITSTATUS(result->status) == 0;
+}
+
+bool dry_ran_out(const struct dry_result *result)
+{
+	return !dry_is_fine(result) && result->refusals > 0;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run of a program on the simulated NPU in its shape-only mode, for `msmemscope dryrun`: what the program finds in its environment, the
+ * launch, and what its trace says. The program is recorded by an ordinary launch (cmd_launch.c); the trace carries the device (SESSION_DRY_KEY).
+ */
+#ifndef MSCOPE_CLI_DRY_RUN_H
+#define MSCOPE_CLI_DRY_RUN_H
+
+#include "base/status.h"
+#include "options/options.h"
+
+/* More than any card has; the simulated NPU has no more. */
+#define DRY_NO_LIMIT (UINT64_C(1) << 40)
+
+struct dry_device {
+	char name[32]; /* npu:64G */
+	uint64_t bytes;
+};
+
+/* A call site that held memory at the peak. */
+struct dry_site {
+	uint64_t bytes;
+	const char *class; /* "weights" */
+	char *site;	   /* its innermost line: "train.py:31 main" */
+};
+
+struct dry_result {
+	struct dry_device device;
+	int status;	    /* of the program, as of waitpid() */
+	uint32_t processes; /* that used PyTorch on an NPU; the figures are those of the first */
+	uint32_t number;    /* of the NPU that held most */
+	uint32_t devices;   /* NPUs that were used */
+	uint64_t needs;	    /* most bytes of tensors at once */
+	uint64_t reserves;  /* most bytes that PyTorch's pool had from the driver */
+	uint64_t outside;   /* what the driver gave at most beside the pool */
+	uint64_t steps;
+	double seconds;
+	uint32_t refusals; /* requests that were refused and stayed refused */
+	uint64_t oom_step; /* of the last; 0: before the end of the first step */
+	char *oom_place;
+	char *died_at; /* line of the program; NULL: it did not die of an exception */
+	char *because; /* that exception */
+	char **values; /* notes about values that were not computed */
+	size_t value_count;
+	bool at_most; /* one of them made tensors larger than they are */
+	char *stuck;  /* why the program was ended before its steps; NULL: it was not */
+	struct dry_site *sites;
+	size_t site_count;
+	char *project; /* directory of the trace */
+};
+
+/*
+ * Runs the program of `options` on a device; what it writes goes to standard error, or nowhere unless `shown`. 0, with a `result` that needs dry_fini(), or a
+ * negative code with a sentence.
+ */
+int dry_run(const struct options *options, const struct dry_device *device, bool shown,
+	    struct dry_result *result, struct mscope_error *err);
+void dry_fini(struct dry_result *result);
+
+/* The program ended as it should, or was ended after its steps. */
+bool dry_is_fine(const struct dry_result *result);
+
+/* It failed, and a request of its was refused before. */
+bool dry_ran_out(const struct dry_result *result);
+
+#endif
