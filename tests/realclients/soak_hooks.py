@@ -129,6 +129,16 @@ def test_sources_of_megatron_have_what_mindspeed_llm_uses(table):
             *(f"{name}.forward" for name in layers), *(f"{name}.step" for name in optimizers)} <= found
 
 
+def test_sources_of_mindspeed_llm_have_what_the_table_hooks(table):
+    """MSMEMSCOPE_MINDSPEED_LLM: a directory with its package mindspeed_llm, of a release for Megatron 0.12."""
+    place = os.environ.get("MSMEMSCOPE_MINDSPEED_LLM")
+    if place is None:
+        pytest.skip("MindSpeed-LLM is not on PyPI; MSMEMSCOPE_MINDSPEED_LLM names a checkout")
+    there, missing = looked_up(table, Path(place), "mindspeed_llm", "training", "0.12.1")
+    assert not missing and {"train", "GPTModel.forward", "TransformerLayer.forward"} <= {target.path for target in there}
+    print("mindspeed_llm", len(there), "targets")
+
+
 # ---- what is hooked when it is imported ----
 
 IMPORT = """
