@@ -58,9 +58,7 @@ DUMPS = {"test_db", "test_export", "test_files", "test_filters", "test_hostile_n
 PARQUETS = 15
 PARQUET = 30 << 10
 # Files of tests whose launches have not been compared in every form yet; a file goes from here when all of its tests agree.
-NOT_YET = {"test_harness", "test_leak_truth", "test_mstx", "test_operators", "test_sandbox", "test_selftest", "test_set_env",
-           "test_signals", "test_top", "test_torch_snapshots", "test_truth", "test_twin", "test_view_live", "test_views",
-           "test_watch_atb", "test_watcher", "test_whatif", "test_wheel", "test_wild_stores"}
+NOT_YET = {"test_leak_truth", "test_views"}
 
 
 def shown(count, decimals=0):
