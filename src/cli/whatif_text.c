@@ -14,14 +14,15 @@ static const char *name_of(const char *settings)
 	return settings[0] == '\0' ? "(default)" : settings;
 }
 
-static bool is_band(const struct what_if_setting *s)
+static bool is_band(const struct what_if *w, const struct what_if_setting *s)
 {
-	return (double)(s->high - s->low) > BAND_SHOWN * (double)s->low;
+	return (double)(s->high - s->low) > BAND_SHOWN * (double)s->low ||
+	       (w->waits && s->high > s->low);
 }
 
 static void add_peak(struct strbuf *out, const struct what_if *w, const struct what_if_setting *s)
 {
-	if (is_band(s) || (w->waits && s->high > s->low)) {
+	if (is_band(w, s)) {
 		bool large = s->low >= (uint64_t)1 << 30;
 		double unit = large ? 1 << 30 : 1 << 20;
 
@@ -32,9 +33,13 @@ static void add_peak(struct strbuf *out, const struct what_if *w, const struct w
 	strbuf_add_size(out, s->reserved_peak);
 }
 
-static void add_difference(struct strbuf *out, uint64_t peak, uint64_t recorded)
+/* Nothing of a range that has the recorded peak in it. */
+static void add_difference(struct strbuf *out, const struct what_if *w,
+			   const struct what_if_setting *s)
 {
-	if (peak == recorded)
+	uint64_t peak = s->reserved_peak, recorded = w->reserved_peak;
+
+	if (peak == recorded || (is_band(w, s) && s->low <= recorded && recorded <= s->high))
 		return;
 	strbuf_add_char(out, peak > recorded ? '+' : '-');
 	strbuf_add_size(out, peak > recorded ? peak - recorded : recorded - peak);
@@ -55,7 +60,7 @@ static bool is_best(const struct what_if *w, const struct what_if_setting *s)
 }
 
 static void add_setting(struct strbuf *out, const struct what_if *w,
-			const struct what_if_setting *s, size_t width)
+			const struct what_if_setting *s, size_t width, size_t peak_width)
 {
 	size_t from = out->length;
 
@@ -67,10 +72,10 @@ static void add_setting(struct strbuf *out, const struct what_if *w,
 	}
 	from = out->length;
 	add_peak(out, w, s);
-	pad(out, from, 10);
+	pad(out, from, peak_width);
 	strbuf_add_str(out, "  ");
 	from = out->length;
-	add_difference(out, s->reserved_peak, w->reserved_peak);
+	add_difference(out, w, s);
 	if (w->had_bytes != 0 && !s->fits) {
 		pad(out, from, 12);
 		strbuf_add_str(out, "out of memory");
@@ -188,7 +193,7 @@ static void add_notes(struct strbuf *out, const struct what_if *w)
 
 void whatif_text(const struct what_if *w, const struct what_if_choice *choice, struct strbuf *out)
 {
-	size_t width = 0;
+	size_t width = 0, peak_width = 10;
 
 	strbuf_addf(out, "PyTorch pool on %s %" PRIu32 " (torch 2.%" PRIu32 "%s, %s%s): ",
 		    w->history->npu ? "NPU" : "GPU", w->history->device, w->release.minor,
@@ -213,11 +218,19 @@ void whatif_text(const struct what_if *w, const struct what_if_choice *choice, s
 		strbuf_addf(out, "%s\n", w->refusal);
 		return;
 	}
-	for (size_t i = 0; i < w->setting_count; i++)
+	for (size_t i = 0; i < w->setting_count; i++) {
+		size_t from = out->length;
+
 		if (strlen(name_of(w->settings[i].text)) > width)
 			width = strlen(name_of(w->settings[i].text));
+		if (w->settings[i].refused[0] != '\0')
+			continue;
+		add_peak(out, w, &w->settings[i]);
+		peak_width = out->length - from > peak_width ? out->length - from : peak_width;
+		out->length = from;
+	}
 	for (size_t i = 0; i < w->setting_count; i++)
-		add_setting(out, w, &w->settings[i], width);
+		add_setting(out, w, &w->settings[i], width, peak_width);
 	strbuf_add_str(out, "No allocator can need less than ");
 	strbuf_add_size(out, w->requested_peak);
 	strbuf_add_str(out, ".\n");
