@@ -37,7 +37,7 @@ from torch.nn import Module, Parameter
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from . import _layers, _saved
+from . import _graph, _layers, _saved
 from ._api import LABEL_CLASS_POP, LABEL_CLASS_PUSH, LABEL_LAYER, LABEL_LAYER_POP, LABEL_LAYER_PUSH, LABEL_MODEL
 from ._aten import _address, _devices, _device, _plain, _is_plain
 from ._boot import note, when_imported
@@ -75,7 +75,7 @@ _pass = None  # the backward pass in progress
 class _State:
     """Of one thread."""
 
-    __slots__ = ("pending", "depth", "inputs", "outputs", "entered", "optimizer", "finding")
+    __slots__ = ("pending", "depth", "inputs", "outputs", "entered", "optimizer", "finding", "node")
 
     def __init__(self):
         self.pending = ()  # weak references to results of the last operator with a graph
@@ -85,6 +85,7 @@ class _State:
         self.entered = False  # a thread of autograd has entered the backward pass; it does nothing else
         self.optimizer = None  # weak reference to the one that takes a step
         self.finding = False  # states of it are expected to appear
+        self.node = -1  # number of the node that the backward pass was in at the last operator
 
 
 _local = threading.local()
@@ -193,12 +194,15 @@ def operator_begins(operator, args):
             return None
     if running is not None and _graph_task() != -1:
         running.poll()
+        state.node = _graph.runs(state.node, _memory)
         if not state.entered and threading.get_ident() != running.thread:
             state.entered = True
             _enter(BACKWARD)
         if not graph:
             return None
     if _look_at(args, graph, state):
+        if state.depth:
+            _graph.operator_begins()
         return _remember
     if state.outputs and not state.depth and _is_among(args, state.outputs):
         return _follow
@@ -295,7 +299,9 @@ def _read_node(node, results):
     names, python = _nodes.get(node.__class__) or _node_kind(node.__class__)
     for name in names:
         for tensor in _saved.read(node, name):
-            _label_saved(tensor, results)
+            memory, own = _label_saved(tensor, results)
+            if memory is not None:
+                _graph.saved(node, memory, own)
     if python:
         for value in list(vars(node).values()):  # kept by a function of Python's without save_for_backward()
             if value.__class__ is _Tensor:
@@ -304,15 +310,15 @@ def _read_node(node, results):
 
 
 def _label_saved(tensor, results):
+    """Returns its memory, and whether the operator of the node made it."""
     origin = tensor if tensor._base is None else tensor._base
+    own = bool(results) and _place(origin) in results
     if isinstance(origin, Parameter):
-        _label(tensor, WEIGHT)
-    elif tensor.requires_grad and origin.is_leaf and origin.requires_grad:
+        return _label(tensor, WEIGHT), own
+    if tensor.requires_grad and origin.is_leaf and origin.requires_grad:
         _leaf(origin, _mine())
-    elif tensor.requires_grad or (results and _place(origin) in results):
-        _label(tensor, ACTIVATION)
-    else:
-        _label(tensor, SAVED)
+        return _memory(tensor), own
+    return _label(tensor, ACTIVATION if tensor.requires_grad or own else SAVED), own
 
 
 def _read_graph(roots):
@@ -424,6 +430,7 @@ def _backward_ends(mine):
     global _pass
     _leave(BACKWARD)
     _used.clear()
+    _graph.backward_ended()
     if mine is not None:
         _pass = None
         mine.end()
@@ -660,6 +667,16 @@ def _forward_ends(module, text, result):
             _label_attributes(one, path)
 
 
+@_guarded
+def _module_begins(module, layer, arguments):
+    return _graph.module_begins(module, layer, arguments, _memory, _label_of)
+
+
+@_guarded
+def _module_ends(result):
+    _graph.module_ends(result, _memory)
+
+
 def _call(self, *args, **kwargs):
     if _is_compiling() or not _on:
         return _module_call(self, *args, **kwargs)
@@ -669,13 +686,17 @@ def _call(self, *args, **kwargs):
         state.depth = 1
         text = _forward_begins(self, args, kwargs)
     layer = _layers.of_module(self)  # what it makes belongs to it, but for what modules in it make
+    follow = False
     if layer is not None:
         _label_of(LABEL_LAYER_PUSH, 0, 0, 0, layer)
+        follow = _module_begins(self, layer, (args, kwargs))
     try:
         result = _module_call(self, *args, **kwargs)
         return result
     finally:
         if layer is not None:
+            if follow:
+                _module_ends(result)
             _label_of(LABEL_LAYER_POP, 0, 0, 0, layer)
         if outermost:
             state.depth = 0
@@ -703,6 +724,11 @@ def _takes_parameters(optimizer, _group=None):
             _label(parameter, WEIGHT)
 
 
+@_guarded
+def _zeroed(_of):
+    _graph.zeroed()
+
+
 def _forget_broken_step():
     """A step that raised has not told that it ended. One that runs forward passes itself is still on the stack."""
     if _mine().optimizer is None:
@@ -723,7 +749,9 @@ def _label_states(sent, states):
         for tensor in _tensors(value):
             known = sent.get(id(tensor))
             if known is None or known() is not tensor:
-                _label(tensor, STATE, parameter)
+                memory = _label(tensor, STATE, parameter)
+                if memory is not None:
+                    _graph.state(memory, tensor.element_size() if tensor.is_floating_point() and tensor.dim() else 0)
                 known = weakref.ref(tensor)
             now[id(tensor)] = known
     return now
@@ -791,6 +819,8 @@ def _patch():
     Module._apply = _then(Module._apply, _module_changed)
     Module.__setstate__ = _then(Module.__setstate__, _module_changed)
     Module.load_state_dict = _before(Module.load_state_dict, _loads)
+    Module.zero_grad = _then(Module.zero_grad, _zeroed)
+    optimizers.Optimizer.zero_grad = _then(optimizers.Optimizer.zero_grad, _zeroed)
     optimizers.Optimizer.add_param_group = _then(optimizers.Optimizer.add_param_group, _takes_parameters)
     # torch.autograd.backward and torch.autograd.grad both end there, and so does Tensor.backward.
     if hasattr(torch.autograd, "_engine_run_backward"):
@@ -839,3 +869,4 @@ def disable():
     for known in (_used, _grads, _known, _paths, _leaves, _roots, _optimizers, _states):
         known.clear()
     _layers.forget()
+    _graph.forget()

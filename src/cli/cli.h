@@ -15,6 +15,7 @@ int cmd_info(const struct options *options);
 int cmd_analyze(const struct options *options);
 int cmd_whatif(const struct options *options);
 int cmd_dryrun(const struct options *options);
+int cmd_advise(const struct options *options);
 int cmd_view(const struct options *options);
 int cmd_top(const struct options *options);
 int cmd_report(const struct options *options);

@@ -155,61 +155,61 @@ static int answer_about_us(const struct options *options)
 	return options->version ? print_version() : print_prefix();
 }
 
-static int dispatch(const struct options *options)
+static int print_man(const struct options *options)
 {
 	struct strbuf text = {0};
+
+	(void)options;
+	options_man(&text);
+	return print(&text);
+}
+
+static int print_of_python(const struct options *options)
+{
+	return print_python(options->argv[1]);
+}
+
+static int print_of_shell(const struct options *options)
+{
+	return print_completion(options->argv[1]);
+}
+
+static int launch_or_compare(const struct options *options)
+{
+	return options->compare ? cmd_compare(options) : cmd_launch(options);
+}
+
+static int dispatch(const struct options *options)
+{
+	static int (*const commands[VERB_COUNT])(const struct options *) = {
+		[VERB_NONE] = launch_or_compare,
+		[VERB_INFO] = cmd_info,
+		[VERB_ANALYZE] = cmd_analyze,
+		[VERB_WHATIF] = cmd_whatif,
+		[VERB_DRYRUN] = cmd_dryrun,
+		[VERB_ADVISE] = cmd_advise,
+		[VERB_VIEW] = cmd_view,
+		[VERB_TOP] = cmd_top,
+		[VERB_REPORT] = cmd_report,
+		[VERB_RECOVER] = cmd_recover,
+		[VERB_EXPORT] = cmd_export,
+		[VERB_BUNDLE] = cmd_bundle,
+		[VERB_DOCTOR] = cmd_doctor,
+		[VERB_STORE] = cmd_store,
+		[VERB_FLEET] = cmd_fleet,
+		[VERB_SELFTEST] = cmd_selftest,
+		[VERB_ATTACH] = cmd_attach,
+		[VERB_CTL] = cmd_ctl,
+		[VERB_API_ENGINE] = cmd_engine,
+		[VERB_PRINT_MAN] = print_man,
+		[VERB_PRINT_PYTHON] = print_of_python,
+		[VERB_PRINT_COMPLETION] = print_of_shell,
+	};
 
 	if (asks_about_us(options))
 		return answer_about_us(options);
 	print_notices(options);
-	switch (options->verb) {
-	case VERB_NONE:
-		return options->compare ? cmd_compare(options) : cmd_launch(options);
-	case VERB_INFO:
-		return cmd_info(options);
-	case VERB_ANALYZE:
-		return cmd_analyze(options);
-	case VERB_WHATIF:
-		return cmd_whatif(options);
-	case VERB_DRYRUN:
-		return cmd_dryrun(options);
-	case VERB_VIEW:
-		return cmd_view(options);
-	case VERB_TOP:
-		return cmd_top(options);
-	case VERB_REPORT:
-		return cmd_report(options);
-	case VERB_RECOVER:
-		return cmd_recover(options);
-	case VERB_EXPORT:
-		return cmd_export(options);
-	case VERB_BUNDLE:
-		return cmd_bundle(options);
-	case VERB_DOCTOR:
-		return cmd_doctor(options);
-	case VERB_STORE:
-		return cmd_store(options);
-	case VERB_FLEET:
-		return cmd_fleet(options);
-	case VERB_SELFTEST:
-		return cmd_selftest(options);
-	case VERB_ATTACH:
-		return cmd_attach(options);
-	case VERB_CTL:
-		return cmd_ctl(options);
-	case VERB_API_ENGINE:
-		return cmd_engine(options);
-	case VERB_PRINT_MAN:
-		options_man(&text);
-		return print(&text);
-	case VERB_PRINT_PYTHON:
-		return print_python(options->argv[1]);
-	case VERB_PRINT_COMPLETION:
-		return print_completion(options->argv[1]);
-	case VERB_COUNT:
-		break;
-	}
-	return MSCOPE_EXIT_USAGE;
+	return commands[options->verb](options);
 }
 
 /*

@@ -92,6 +92,26 @@ enum label_kind {
 	LABEL_LAYER = 7,
 	LABEL_LAYER_PUSH = 8, /* what this thread allocates from here on is made by this module */
 	LABEL_LAYER_POP = 9,  /* until here; ends what was entered inside it as well */
+	/* Of the module whose forward pass this thread is in: "Model@path of the module@class@file:line of the call". */
+	LABEL_MODULE = 10,
+};
+
+/* What a `graph` record says. A node is numbered as the framework does it: those that are made later have higher numbers. */
+enum graph_kind {
+	GRAPH_SAVED = 1,	/* a node saved the tensor for the backward pass */
+	GRAPH_SAVED_RESULT = 2, /* the same, and the tensor is the result of its own operator */
+	GRAPH_OPERATOR =
+		3, /* an operator starts whose result gets a node; `number`: the next one after it */
+	GRAPH_ENTER = 4,    /* a module's forward pass starts; `number`: the next node */
+	GRAPH_LEAVE = 5,    /* it ended */
+	GRAPH_TAKES = 6,    /* the module that was entered last is given the tensor */
+	GRAPH_GIVES = 7,    /* it gives the tensor */
+	GRAPH_BACKWARD = 8, /* the backward pass runs a node; 0: it ended */
+	GRAPH_AGAIN =
+		9, /* a module's forward pass starts inside a backward pass: it is computed again */
+	GRAPH_STATE = 10, /* the tensor is a state of an optimizer; `number`: bytes of an element */
+	GRAPH_ADDS = 11,  /* the backward pass adds to this gradient, which the program had kept */
+	GRAPH_ZEROED = 12, /* the program has set gradients to zero, or has dropped them */
 };
 
 /* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */

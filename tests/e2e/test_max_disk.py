@@ -55,3 +55,7 @@ def test_info_and_export_of_a_shrunken_trace_tell_what_the_run_told(shrunken, ms
         assert int(before[-1].split(",", 1)[0]) < first, device
     types = {line.split(",", 3)[2] for line in again["device_0"].splitlines()}
     assert types >= {"HAL", "KERNEL_LAUNCH", "KERNEL_EXECUTE_START", "KERNEL_EXECUTE_END", "Range_start", "Range_end"}
+
+    # What was allocated before cannot be edited.
+    answer = msmemscope("advise", project, output=False)
+    assert answer.returncode == 1 and "has no advice: its oldest part was dropped to stay within --max-disk\n" in answer.stderr

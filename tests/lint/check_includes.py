@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may include whom.
 
-    base  <-  trace, symbols, parquet  <-  dump  <-  replay, import  <-  findings  <-  analysis  <-  sink  <-  store, views  <-  engine  <-  viewer  <-  cli
+    base  <-  trace, symbols, parquet  <-  dump  <-  replay, import  <-  findings  <-  analysis, advise  <-  sink  <-  store, views  <-  engine  <-  viewer  <-  cli
     base  <-  twin  <-  analysis
     base  <-  options  <-  cli; of it trace knows the words, options.def and words.h
     headers of base and trace that need no .c file, and those words  <-  collector
@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 
 import lint
 
-RANKS = (("base",), ("options", "twin"), ("trace", "symbols", "parquet"), ("dump",), ("replay", "import"), ("findings",), ("analysis",), ("sink",), ("store", "views"), ("engine",), ("viewer",), ("cli",))
+RANKS = (("base",), ("options", "twin"), ("trace", "symbols", "parquet"), ("dump",), ("replay", "import"), ("findings",), ("analysis", "advise"), ("sink",), ("store", "views"), ("engine",), ("viewer",), ("cli",))
 RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 FOLDERS = {*RANK, "collector"}
 COLLECTOR_RANKS = ((".",), ("loader", "sampler", "unwind"), ("interp",), ("record",), ("python", "watch"), ("process",), ("torch",))

@@ -300,6 +300,25 @@ MSCOPE_EXPORT int mscope_label(uint32_t kind, uint32_t device, uint64_t address,
 	return 0;
 }
 
+MSCOPE_EXPORT int mscope_graph(uint32_t kind, uint32_t device, uint64_t address, uint64_t number)
+{
+	struct event_graph event = {.address = address, .number = number, .kind = kind};
+	struct writer *w;
+	uint32_t context;
+
+	if (recording_is_off())
+		return 0;
+	w = writer_enter();
+	if (w == NULL)
+		return 0;
+	context = address == 0 ? 0
+			       : writer_context(w, SOURCE_TORCH, vendor_torch_device(device),
+						torch_decode);
+	WRITER_PUT(w, graph, context, &event);
+	writer_leave(w);
+	return 0;
+}
+
 /* Numbers of phases do not meet those of mstx ranges, which have 32 bits. */
 #define PHASE_FIRST (UINT64_C(1) << 32)
 

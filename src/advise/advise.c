@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "advise/advise.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+const char *advise_rule_word(enum advise_rule rule)
+{
+	static const char *const words[] = {
+#define RULE(name, word) [ADVISE_RULE_##name] = word,
+#include "advise/rules.def"
+#undef RULE
+	};
+
+	return words[rule];
+}
+
+int advising_offer(struct advising *advising, struct advise_offer *offer)
+{
+	size_t at;
+
+	offer->peak = editor_peak(&advising->editor, &at);
+	if ((double)offer->peak > (1 - ADVISE_LEAST) * (double)advising->peak)
+		return 0;
+	if (array_reserve(&advising->offers, &advising->offer_room, advising->offer_count + 1,
+			  sizeof(*advising->offers)) != 0)
+		return -ENOMEM;
+	advising->offers[advising->offer_count++] = *offer;
+	return 0;
+}
+
+void advising_line(struct advising *advising, uint32_t stack, char *out, size_t bytes)
+{
+	uint32_t count;
+	const struct stack_line *lines = replay_stack_lines(advising->replay, stack, &count);
+
+	out[0] = '\0';
+	for (uint32_t i = 0; i < count && lines != NULL; i++)
+		if (lines[i].script && lines[i].file != NULL && lines[i].origin == ORIGIN_USER) {
+			snprintf(out, bytes, "%s:%" PRIu32, lines[i].file, lines[i].line);
+			return;
+		}
+}
+
+/* Steps that are complete: the first one warms up. */
+static void find_steps(struct advising *advising)
+{
+	const struct advise_record *record = advising->record;
+
+	for (size_t i = 0; i < record->step_count; i++)
+		if (record->steps[i].at <= record->pools[advising->editor.pool].peak_at)
+			advising->step = record->steps[i].step;
+	if (record->step_count < 3)
+		return;
+	/* The last one is still open at the end of the record. */
+	size_t first = record->step_count > 3 ? 2 : 1, last = record->step_count - 1;
+
+	advising->timed_steps = record->steps[last].step - record->steps[first].step;
+	if (advising->timed_steps == 0)
+		return;
+	advising->timed_from = record->steps[first].at;
+	advising->timed_to = record->steps[last].at;
+	advising->step_seconds = (double)(record->steps[last].ns - record->steps[first].ns) / 1e9 /
+				 advising->timed_steps;
+}
+
+/* The lowest peak first; of equal ones the cheaper one. */
+static int best_first(const void *a, const void *b)
+{
+	const struct advise_offer *x = a, *y = b;
+
+	if (x->peak != y->peak)
+		return x->peak < y->peak ? -1 : 1;
+	return x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
+}
+
+const struct advise_offer *advise_under_limit(const struct advising *advising)
+{
+	const struct advise_offer *found = NULL;
+
+	for (size_t i = 0; i < advising->offer_count; i++) {
+		const struct advise_offer *offer = &advising->offers[i];
+
+		if (offer->peak <= advising->limit && offer->seconds >= 0 &&
+		    (found == NULL || offer->seconds < found->seconds))
+			found = offer;
+	}
+	return found;
+}
+
+int advise_pool_init(struct advising *advising, const struct advise_record *record,
+		     struct replay *replay, uint32_t pool, uint64_t limit)
+{
+	static int (*const rules[])(struct advising *) = {
+#define RULE(name, word) rule_##name,
+#include "advise/rules.def"
+#undef RULE
+	};
+	int status;
+
+	*advising = (struct advising){.record = record,
+				      .replay = replay,
+				      .limit = limit,
+				      .peak = record->pools[pool].peak};
+	status = editor_init(&advising->editor, record, pool);
+	if (status == 0)
+		find_steps(advising);
+	for (size_t i = 0; i < ADVISE_RULES && status == 0; i++) {
+		editor_reset(&advising->editor);
+		status = rules[i](advising);
+	}
+	if (advising->offer_count > 0)
+		qsort(advising->offers, advising->offer_count, sizeof(*advising->offers),
+		      best_first);
+	return status;
+}
+
+void advise_pool_fini(struct advising *advising)
+{
+	editor_fini(&advising->editor);
+	free(advising->offers);
+	strbuf_fini(&advising->refused);
+	*advising = (struct advising){0};
+}

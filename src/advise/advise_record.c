@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "advise/advise_record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+
+#define ROOM(record, what)                                                                         \
+	array_reserve(&(record)->what##s, &(record)->what##_room, (record)->what##_count + 1,      \
+		      sizeof(*(record)->what##s))
+
+void advise_record_fini(struct advise_record *record)
+{
+	for (size_t i = 0; i < record->module_count; i++)
+		free(record->modules[i].layer);
+	free(record->pools);
+	free(record->blocks);
+	free(record->saves);
+	free(record->touches);
+	free(record->modules);
+	free(record->calls);
+	free(record->nodes);
+	free(record->moments);
+	free(record->open);
+	free(record->zeroed);
+	free(record->adds);
+	free(record->steps);
+	map_fini(&record->by_id);
+	map_fini(&record->by_layer);
+	map_fini(&record->by_number);
+	*record = (struct advise_record){0};
+}
+
+/* The next moment; `block` ADVISE_NONE: none comes or goes. 0 or -ENOMEM. */
+static int add_moment(struct advise_record *record, uint32_t block, bool comes)
+{
+	int status = ROOM(record, moment);
+
+	if (status == 0)
+		record->moments[record->moment_count++] =
+			(struct advise_moment){.block = block, .comes = comes};
+	return status;
+}
+
+/* ---- blocks ---- */
+
+static uint32_t pool_of(struct advise_record *record, const struct context *context)
+{
+	for (size_t i = 0; i < record->pool_count; i++)
+		if (record->pools[i].device == context->device &&
+		    record->pools[i].pool == context->pool)
+			return (uint32_t)i;
+	if (ROOM(record, pool) != 0)
+		return ADVISE_NONE;
+	record->pools[record->pool_count] = (struct advise_pool){
+		.vendor = context->vendor, .pool = context->pool, .device = context->device};
+	return (uint32_t)record->pool_count++;
+}
+
+static int block_comes(struct advise_record *record, const struct row *row)
+{
+	const struct block *block = row->block;
+	struct advise_block *one;
+	struct advise_pool *pool;
+	uint32_t number = pool_of(record, row->context);
+	int status = number == ADVISE_NONE ? -ENOMEM : ROOM(record, block);
+
+	if (status == 0)
+		status = map_put(&record->by_id, (struct map_key){block->allocation_id, 0},
+				 record->block_count);
+	if (status != 0)
+		return status;
+	one = &record->blocks[record->block_count];
+	*one = (struct advise_block){.bytes = block->requested_bytes != 0 ? block->requested_bytes
+									  : block->size_bytes,
+				     .born = record->moment_count,
+				     .died = ADVISE_NEVER,
+				     .pool = number,
+				     .call = record->open_count > 0 && record->tid == block->tid
+						     ? record->open[record->open_count - 1]
+						     : ADVISE_NONE,
+				     .tid = block->tid,
+				     .stack = block->stack,
+				     .save = ADVISE_NONE,
+				     .touch = ADVISE_NONE};
+	pool = &record->pools[number];
+	pool->live += one->bytes;
+	if (pool->live > pool->peak) {
+		pool->peak = pool->live;
+		pool->peak_at = record->moment_count;
+	}
+	return add_moment(record, (uint32_t)record->block_count++, true);
+}
+
+static int block_goes(struct advise_record *record, struct replay *replay,
+		      const struct block *block)
+{
+	uint64_t number;
+	struct advise_block *one;
+
+	if (!map_remove(&record->by_id, (struct map_key){block->allocation_id, 0}, &number))
+		return 0;
+	one = &record->blocks[number];
+	one->died = record->moment_count;
+	one->kind = (uint8_t)replay_owner_class(replay, block->owner);
+	record->pools[one->pool].live -= one->bytes;
+	return add_moment(record, (uint32_t)number, false);
+}
+
+int advise_record_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct advise_record *record = arg;
+
+	if (row->block == NULL || row->shadow ||
+	    (row->context->pool != POOL_pta && row->context->pool != POOL_host))
+		return 0;
+	if (row->kind == ROW_MALLOC)
+		return block_comes(record, row);
+	if (row->kind == ROW_FREE)
+		return block_goes(record, replay, row->block);
+	return 0;
+}
+
+/* The block that a record of the graph is about; ADVISE_NONE: it is not of a pool. */
+static uint32_t block_at(const struct advise_record *record, struct replay *replay,
+			 const struct trace_event *event, uint64_t address)
+{
+	const struct context *context = replay_event_context(replay, event);
+	const struct block *block = replay_block_at(
+		replay, event->context == 0 || context == NULL ? DEVICE_UNKNOWN : context->device,
+		address);
+	const uint64_t *number =
+		block == NULL ? NULL
+			      : map_get(&record->by_id, (struct map_key){block->allocation_id, 0});
+
+	return number == NULL ? ADVISE_NONE : (uint32_t)*number;
+}
+
+/* ---- modules ---- */
+
+static uint32_t module_of(struct advise_record *record, const char *layer)
+{
+	struct map_key key = {hash_text(layer), 0};
+	const uint64_t *known = map_get(&record->by_layer, key);
+
+	if (known != NULL)
+		return (uint32_t)*known;
+	if (ROOM(record, module) != 0 || map_put(&record->by_layer, key, record->module_count) != 0)
+		return ADVISE_NONE;
+	record->modules[record->module_count] = (struct advise_module){.layer = strdup(layer)};
+	if (record->modules[record->module_count].layer == NULL)
+		return ADVISE_NONE;
+	return (uint32_t)record->module_count++;
+}
+
+/* "Model@path@class@file:line": the first two name the module. */
+static int name_module(struct advise_record *record, const char *text)
+{
+	struct advise_module *module;
+	const char *path = strchr(text, '@'), *kind = path == NULL ? NULL : strchr(path + 1, '@');
+	const char *line = kind == NULL ? NULL : strchr(kind + 1, '@');
+	char *copy;
+	uint32_t number;
+
+	if (line == NULL)
+		return 0;
+	copy = strdup(text);
+	if (copy == NULL)
+		return -ENOMEM;
+	copy[kind - text] = '\0';
+	copy[line - text] = '\0';
+	number = module_of(record, copy);
+	if (number == ADVISE_NONE) {
+		free(copy);
+		return -ENOMEM;
+	}
+	module = &record->modules[number];
+	free(module->layer);
+	module->layer = copy;
+	module->kind = copy + (kind - text) + 1;
+	module->line = copy + (line - text) + 1;
+	module->compiled |= strcmp(module->kind, "OptimizedModule") == 0;
+	return 0;
+}
+
+static int module_starts(struct advise_record *record, const struct trace_event *event,
+			 const char *layer)
+{
+	uint32_t module = module_of(record, layer);
+	int status = module == ADVISE_NONE ? -ENOMEM : ROOM(record, call);
+
+	if (status == 0)
+		status = array_reserve(&record->open, &record->open_room, record->open_count + 1,
+				       sizeof(*record->open));
+	if (status != 0)
+		return status;
+	record->calls[record->call_count] = (struct advise_call){
+		.module = module,
+		.parent =
+			record->open_count > 0 ? record->open[record->open_count - 1] : ADVISE_NONE,
+		.tid = event->tid,
+		.start = record->moment_count,
+		.end = ADVISE_NEVER,
+		.start_ns = event->time_ns};
+	record->open[record->open_count++] = (uint32_t)record->call_count++;
+	return add_moment(record, ADVISE_NONE, false);
+}
+
+/* Ends what was started inside it as well, as the owners do. */
+static int module_ends(struct advise_record *record, const struct trace_event *event,
+		       const char *layer)
+{
+	size_t at = record->open_count;
+
+	while (at > 0 && strcmp(record->modules[record->calls[record->open[at - 1]].module].layer,
+				layer) != 0)
+		at--;
+	if (at == 0)
+		return 0;
+	for (size_t i = at - 1; i < record->open_count; i++) {
+		struct advise_call *call = &record->calls[record->open[i]];
+
+		call->end = record->moment_count;
+		call->end_ns = event->time_ns;
+	}
+	record->open_count = at - 1;
+	return add_moment(record, ADVISE_NONE, false);
+}
+
+static int take_label(struct advise_record *record, struct replay *replay,
+		      const struct trace_event *event)
+{
+	struct event_label said;
+	const char *text;
+
+	event_label_decode(event->words, &said);
+	if (said.kind != LABEL_LAYER_PUSH && said.kind != LABEL_LAYER_POP &&
+	    said.kind != LABEL_MODULE)
+		return 0;
+	text = replay_event_text(replay, event, said.text);
+	if (text == NULL)
+		return 0;
+	if (said.kind == LABEL_MODULE)
+		return name_module(record, text);
+	if (record->tid == 0)
+		record->tid = event->tid;
+	if (record->tid != event->tid) {
+		record->threads = true;
+		return 0;
+	}
+	return said.kind == LABEL_LAYER_PUSH ? module_starts(record, event, text)
+					     : module_ends(record, event, text);
+}
+
+/* ---- the graph ---- */
+
+/* Index of a node; ADVISE_NONE: no memory. */
+static uint32_t node_of(struct advise_record *record, uint64_t number)
+{
+	const uint64_t *known = map_get(&record->by_number, (struct map_key){number, 0});
+
+	if (known != NULL)
+		return (uint32_t)*known;
+	if (ROOM(record, node) != 0 ||
+	    map_put(&record->by_number, (struct map_key){number, 0}, record->node_count) != 0)
+		return ADVISE_NONE;
+	record->nodes[record->node_count] = (struct advise_node){.number = number,
+								 .started = ADVISE_NEVER,
+								 .saved = ADVISE_NEVER,
+								 .runs = ADVISE_NEVER,
+								 .released = ADVISE_NEVER};
+	return (uint32_t)record->node_count++;
+}
+
+static int take_saved(struct advise_record *record, uint32_t block, uint64_t number, bool result)
+{
+	uint32_t node = node_of(record, number);
+
+	if (node == ADVISE_NONE)
+		return -ENOMEM;
+	/* A node that is read again when the backward pass starts says nothing new. */
+	if (record->nodes[node].runs != ADVISE_NEVER)
+		return 0;
+	if (record->nodes[node].saved == ADVISE_NEVER)
+		record->nodes[node].saved = record->moment_count;
+	record->nodes[node].result |= result;
+	if (block == ADVISE_NONE)
+		return 0;
+	for (uint32_t i = record->blocks[block].save; i != ADVISE_NONE; i = record->saves[i].next)
+		if (record->saves[i].node == number)
+			return 0;
+	if (ROOM(record, save) != 0)
+		return -ENOMEM;
+	record->saves[record->save_count] = (struct advise_save){.node = number,
+								 .block = block,
+								 .next = record->blocks[block].save,
+								 .result = result,
+								 .at = record->moment_count};
+	record->blocks[block].save = (uint32_t)record->save_count++;
+	return 0;
+}
+
+static int take_touch(struct advise_record *record, uint32_t block, bool gives)
+{
+	if (block == ADVISE_NONE || record->open_count == 0)
+		return 0;
+	if (array_reserve(&record->touches, &record->touch_room, record->touch_count + 1,
+			  sizeof(*record->touches)) != 0)
+		return -ENOMEM;
+	record->touches[record->touch_count] =
+		(struct advise_touch){.call = record->open[record->open_count - 1],
+				      .block = block,
+				      .next = record->blocks[block].touch,
+				      .gives = gives};
+	record->blocks[block].touch = (uint32_t)record->touch_count++;
+	return 0;
+}
+
+/* `number` is that of the node and 1; 0: the pass ended. */
+static int take_backward(struct advise_record *record, uint64_t number)
+{
+	if (record->running != 0)
+		record->nodes[record->running - 1].released = record->moment_count;
+	record->running = 0;
+	if (number == 0)
+		return 0;
+	uint32_t node = node_of(record, number - 1);
+
+	if (node == ADVISE_NONE)
+		return -ENOMEM;
+	if (record->nodes[node].runs == ADVISE_NEVER)
+		record->nodes[node].runs = record->moment_count;
+	record->running = node + 1;
+	return 0;
+}
+
+static int take_adds(struct advise_record *record, uint32_t block)
+{
+	int status = block == ADVISE_NONE
+			     ? 0
+			     : array_reserve(&record->adds, &record->adds_room,
+					     record->adds_count + 1, sizeof(*record->adds));
+
+	if (status == 0 && block != ADVISE_NONE) {
+		record->adds[record->adds_count].at = record->moment_count;
+		record->adds[record->adds_count++].block = block;
+	}
+	return status;
+}
+
+static int take_zeroed(struct advise_record *record)
+{
+	int status = array_reserve(&record->zeroed, &record->zeroed_room, record->zeroed_count + 1,
+				   sizeof(*record->zeroed));
+
+	if (status == 0)
+		record->zeroed[record->zeroed_count++] = record->moment_count;
+	return status;
+}
+
+/* What concerns the module that was entered last. */
+static int take_of_module(struct advise_record *record, const struct event_graph *said,
+			  uint32_t block)
+{
+	struct advise_call *call = record->open_count == 0
+					   ? NULL
+					   : &record->calls[record->open[record->open_count - 1]];
+
+	if (call == NULL)
+		return 0;
+	switch (said->kind) {
+	case GRAPH_OPERATOR: {
+		uint32_t node = said->number == 0 ? ADVISE_NONE : node_of(record, said->number - 1);
+
+		if (node != ADVISE_NONE && record->nodes[node].started == ADVISE_NEVER)
+			record->nodes[node].started = record->moment_count;
+		return said->number == 0 || node != ADVISE_NONE ? 0 : -ENOMEM;
+	}
+	case GRAPH_ENTER:
+		call->first_node = said->number;
+		return 0;
+	case GRAPH_LEAVE:
+		call->end_node = said->number;
+		call->has_nodes = true;
+		return 0;
+	case GRAPH_AGAIN:
+		record->modules[call->module].again = true;
+		return 0;
+	default:
+		return take_touch(record, block, said->kind == GRAPH_GIVES);
+	}
+}
+
+static int take_graph(struct advise_record *record, struct replay *replay,
+		      const struct trace_event *event)
+{
+	struct event_graph said;
+	uint32_t block;
+	int status = 0;
+
+	event_graph_decode(event->words, &said);
+	block = said.address == 0 ? ADVISE_NONE : block_at(record, replay, event, said.address);
+	switch (said.kind) {
+	case GRAPH_SAVED:
+	case GRAPH_SAVED_RESULT:
+		status = take_saved(record, block, said.number, said.kind == GRAPH_SAVED_RESULT);
+		break;
+	case GRAPH_BACKWARD:
+		status = take_backward(record, said.number);
+		break;
+	case GRAPH_STATE:
+		if (block != ADVISE_NONE)
+			record->blocks[block].element_bytes = (uint8_t)said.number;
+		break;
+	case GRAPH_ADDS:
+		status = take_adds(record, block);
+		break;
+	case GRAPH_ZEROED:
+		status = take_zeroed(record);
+		break;
+	default:
+		if (record->tid == event->tid)
+			status = take_of_module(record, &said, block);
+		break;
+	}
+	return status != 0 ? status : add_moment(record, ADVISE_NONE, false);
+}
+
+int advise_record_event(void *arg, struct replay *replay, const struct trace_event *event)
+{
+	struct advise_record *record = arg;
+	uint32_t step = replay_steps(replay);
+
+	if (record->step_count == 0 || record->steps[record->step_count - 1].step != step) {
+		if (ROOM(record, step) != 0)
+			return -ENOMEM;
+		record->steps[record->step_count].at = record->moment_count;
+		record->steps[record->step_count].ns = event->time_ns;
+		record->steps[record->step_count++].step = step;
+	}
+	if (event->type == EVENT_label)
+		return take_label(record, replay, event);
+	if (event->type == EVENT_graph)
+		return take_graph(record, replay, event);
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static int by_number(const void *a, const void *b)
+{
+	const struct advise_node *x = a, *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+int advise_record_end(struct advise_record *record, struct replay *replay)
+{
+	size_t cursor = 0;
+	const struct block *block;
+
+	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+		const uint64_t *number =
+			map_get(&record->by_id, (struct map_key){block->allocation_id, 0});
+
+		if (number != NULL)
+			record->blocks[*number].kind =
+				(uint8_t)replay_owner_class(replay, block->owner);
+	}
+	if (record->node_count > 0)
+		qsort(record->nodes, record->node_count, sizeof(*record->nodes), by_number);
+	map_fini(&record->by_number);
+	/* What never ended: to the end of the record. */
+	for (size_t i = 0; i < record->call_count; i++)
+		if (record->calls[i].end == ADVISE_NEVER)
+			record->calls[i].has_nodes = false;
+	return add_moment(record, ADVISE_NONE, false);
+}
+
+const struct advise_node *advise_record_node(const struct advise_record *record, uint64_t number)
+{
+	size_t low = 0, high = record->node_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (record->nodes[middle].number <= number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low == 0 ? NULL : &record->nodes[low - 1];
+}
+
+size_t advise_record_release(const struct advise_record *record, uint64_t number)
+{
+	const struct advise_node *node = advise_record_node(record, number);
+
+	if (node == NULL)
+		return ADVISE_NEVER;
+	if (node->number == number && node->runs != ADVISE_NEVER)
+		return node->released;
+	/* One that no operator showed: before the next lower one that ran. */
+	for (; node >= record->nodes; node--)
+		if (node->number < number && node->runs != ADVISE_NEVER)
+			return node->runs;
+	return ADVISE_NEVER;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run as advise needs it: when each block of a framework's pool came and went, who made and who saved it, and what the graph ran. Moments
+ * are counted: each block that comes or goes and each record of the graph is one. Memory grows with events, about 100 bytes each.
+ */
+#ifndef MSCOPE_ADVISE_RECORD_H
+#define MSCOPE_ADVISE_RECORD_H
+
+#include "base/map.h"
+#include "replay/replay.h"
+
+#define ADVISE_NEVER SIZE_MAX
+#define ADVISE_NONE  UINT32_MAX
+
+/* What a pool of a framework holds on a device. */
+struct advise_pool {
+	uint8_t vendor, pool;
+	uint32_t device;
+	uint64_t peak; /* requested bytes, where the pool says them */
+	size_t peak_at;
+	uint64_t live;
+};
+
+struct advise_block {
+	uint64_t bytes; /* requested, where the pool says it */
+	size_t born, died;
+	uint32_t pool;
+	uint32_t call; /* innermost module that ran when it was made; ADVISE_NONE */
+	uint32_t tid;
+	uint32_t stack;
+	uint32_t save;	       /* the first of those that saved it, linked; ADVISE_NONE */
+	uint32_t touch;	       /* the latest of its touches, linked; ADVISE_NONE */
+	uint8_t kind;	       /* enum owner_class when it went */
+	uint8_t element_bytes; /* of a state of an optimizer; 0: unknown */
+};
+
+/* A node of the graph saved a block. */
+struct advise_save {
+	uint64_t node;
+	uint32_t block, next;
+	bool result; /* its own operator made the block */
+	size_t at;
+};
+
+/* A module was given a block, or gave it. */
+struct advise_touch {
+	uint32_t call, block, next;
+	bool gives;
+};
+
+struct advise_module {
+	char *layer;	  /* as in replay/owners.h; the next two point into it */
+	const char *kind; /* its class; NULL: it is one of PyTorch's own without parts */
+	const char *line; /* "file:line" that calls it */
+	bool again;	  /* it is computed again in the backward pass already */
+	bool compiled;	  /* torch.compile made it, or what is around it under the same name */
+};
+
+/* The forward pass of a module. Its nodes are those from `first_node` on, before `end_node`. */
+struct advise_call {
+	uint32_t module, parent, tid;
+	uint64_t first_node, end_node;
+	size_t start, end;
+	uint64_t start_ns, end_ns;
+	bool has_nodes;
+};
+
+struct advise_node {
+	uint64_t number;
+	size_t started; /* its operator; ADVISE_NEVER: not seen */
+	size_t saved;	/* the last time that it saved something; ADVISE_NEVER: nothing */
+	bool result;	/* it saved what its own operator made */
+	size_t runs;	/* in the backward pass; ADVISE_NEVER: it did not */
+	size_t released;
+};
+
+/* One moment: a block that comes or goes. Neither: something else. */
+struct advise_moment {
+	uint32_t block;
+	bool comes;
+};
+
+struct advise_record {
+	struct advise_pool *pools;
+	size_t pool_count, pool_room;
+	struct advise_block *blocks;
+	size_t block_count, block_room;
+	struct advise_save *saves;
+	size_t save_count, save_room;
+	struct advise_touch *touches;
+	size_t touch_count, touch_room;
+	struct advise_module *modules;
+	size_t module_count, module_room;
+	struct advise_call *calls;
+	size_t call_count, call_room;
+	struct advise_node *nodes; /* by number, once the record is complete */
+	size_t node_count, node_room;
+	struct advise_moment *moments;
+	size_t moment_count, moment_room;
+	uint32_t *open; /* calls in progress */
+	size_t open_count, open_room;
+	size_t *zeroed; /* when gradients were set to zero */
+	size_t zeroed_count, zeroed_room;
+	struct {
+		size_t at;
+		uint32_t block;
+	} * adds;
+	size_t adds_count, adds_room;
+	struct {
+		size_t at;
+		uint64_t ns;
+		uint32_t step;
+	} * steps;
+	size_t step_count, step_room;
+	struct map by_id;     /* allocation id -> block */
+	struct map by_layer;  /* hash of a layer -> module */
+	struct map by_number; /* number of a node -> index, until the record is complete */
+	uint32_t running;     /* the node that the backward pass is in, ADVISE_NONE */
+	uint32_t tid;	      /* the thread that ran modules */
+	bool threads;	      /* several did */
+	uint64_t accesses;
+};
+
+/* Both are for struct pass_setup; arg: the record. 0 or -ENOMEM. */
+int advise_record_row(void *arg, struct replay *replay, const struct row *row);
+int advise_record_event(void *arg, struct replay *replay, const struct trace_event *event);
+
+/* After the last event. 0 or -ENOMEM. */
+int advise_record_end(struct advise_record *record, struct replay *replay);
+void advise_record_fini(struct advise_record *record);
+
+/* The node with a number, or the next lower one that ran; NULL: none. */
+const struct advise_node *advise_record_node(const struct advise_record *record, uint64_t number);
+
+/* When the graph lets go of what a node has saved; ADVISE_NEVER: not in this record. */
+size_t advise_record_release(const struct advise_record *record, uint64_t number);
+
+#endif

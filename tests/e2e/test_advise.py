@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""advise: each figure that it names is what the program needs when it is changed so. Networks are trained as they are under the tool, and again
+with the real torch.utils.checkpoint by PyTorch alone, whose profiler counts the memory."""
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_advise.py"
+NAMED = ("transformer", "cnn", "unet", "rnn", "nested", "keeps")
+RECORD = ("--device=cpu", "--call-stack=python", "--analysis=decompose", "--format=none")
+CLOSE = 0.01
+WORTH = 0.02  # what lowers the peak by more must be named
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def record(msmemscope, python, *networks):
+    """network -> its project"""
+    run = msmemscope(*RECORD, "--", *python, TARGET, "plain", *networks).check()
+    projects = {project.pid: project for project in run.projects()}
+    return {line["network"]: projects[line["pid"]] for line in lines(run.stdout)}
+
+
+def advice(msmemscope, project, *options):
+    [pool] = json.loads(msmemscope("advise", project.path, "--json", *options, output=False).check().stdout)["pools"]
+    return pool
+
+
+def key(one):
+    return one["rule"], one.get("class"), one.get("which")
+
+
+@pytest.fixture(scope="module")
+def seeds(networks):
+    """Of random networks, none of which was looked at while the rules were written."""
+    return [str(300 + seed) for seed in range(networks // 6)]
+
+
+def test_each_figure_is_what_the_changed_program_needs(msmemscope, python, seeds):
+    names = [*NAMED, *seeds]
+    projects = record(msmemscope, python, *names)
+    truths = {}
+    for line in lines(msmemscope.bare(*python, TARGET, "truth", *names).check().stdout):
+        truths.setdefault(line["network"], {})[key(line)] = line["peak_bytes"]
+    compared = 0
+    for name in names:
+        pool, truth = advice(msmemscope, projects[name]), truths[name]
+        plain = truth.pop(("plain", None, None))
+        assert pool["peak_bytes"] == plain, name
+        said = {key(one): one for one in pool["advice"]}
+        for rule, peak in truth.items():
+            one = said.pop(rule, None)
+            if one is None:
+                assert peak > (1 - WORTH) * plain, (name, rule, peak, plain)
+                continue
+            assert abs(one["peak_bytes"] - peak) <= CLOSE * peak, (name, rule, one["peak_bytes"], peak)
+            assert one["saved_bytes"] == plain - one["peak_bytes"] > 0
+            compared += 1
+        assert {rule for rule, _, _ in said} <= {"optimizer_state"}, (name, said)
+    assert compared >= 60
+
+
+def test_the_screen_has_the_best_lines_with_cost_and_source(msmemscope, python):
+    project = record(msmemscope, python, "transformer")["transformer"]
+    pool = advice(msmemscope, project)
+    text = msmemscope("advise", project.path, output=False).check().stdout.splitlines()
+    assert re.fullmatch(r"Advice for the CPU \(peak [\d.]+ MiB, step \d\)", text[0])
+    assert len(text) <= 6
+    found = [re.fullmatch(r"  -([\d.]+) MiB +(.*?)  +(\+.* per step \(\+\d+ %\)|less precision|no cost)(?:  +(\S+:\d+)(?: and others)?)?", line) for line in text[1:]]
+    assert all(found), text
+    sizes = [float(one[1]) for one in found]
+    assert sizes == sorted(sizes, reverse=True) and found[0][2] == "checkpoint Block (6 of them)"
+    number = int(found[0][4].rpartition(":")[2])
+    assert TARGET.read_text().splitlines()[number - 1].strip() == "x = block(x)"
+    # The cheapest one under a limit: nothing that is cheaper is under it, and without a limit less was tried.
+    limit = (pool["peak_bytes"] + pool["advice"][0]["peak_bytes"]) // 2
+    limited = advice(msmemscope, project, f"--limit={limit}")
+    cheapest = limited["cheapest"]
+    assert cheapest["peak_bytes"] <= limit and len(limited["advice"]) > len(pool["advice"])
+    assert all(one["seconds_per_step"] >= cheapest["seconds_per_step"]
+               for one in limited["advice"] if one["peak_bytes"] <= limit and "seconds_per_step" in one)
+    said = msmemscope("advise", project.path, f"--limit={limit}", output=False).check().stdout
+    assert f": {cheapest['what']}, " in said and "Cheapest below " in said
+    assert "No change that was tried brings the peak below 1.0 MiB by itself.\n" in \
+        msmemscope("advise", project.path, "--limit=1M", output=False).check().stdout
+    assert "without a change" in msmemscope("advise", project.path, "--limit=1G", output=False).check().stdout
+
+
+def test_what_cannot_be_known_is_refused_with_the_reason(msmemscope, python):
+    projects = record(msmemscope, python, "compiled", "again")
+    pool = advice(msmemscope, projects["again"])
+    assert "Attention: its forward pass already runs again in the backward pass." in pool["refused"]
+    assert not [one for one in pool["advice"] if one.get("class") == "Block"]
+    pool = advice(msmemscope, projects["compiled"])
+    assert any("torch.compile" in one for one in pool["refused"])
+    run = msmemscope("--device=cpu", "--format=none", "--", *python, TARGET, "plain", "keeps").check()
+    [plain] = [project for project in run.projects() if project.pid == lines(run.stdout)[0]["pid"]]
+    for options in ((), ("--json",)):
+        answer = msmemscope("advise", plain.path, *options, output=False)
+        assert answer.returncode == 1 and answer.stdout == ""
+        assert re.search(r"has no advice: it has no calls of modules; record it with --call-stack=python --analysis=decompose\n", answer.stderr)
+    answer = msmemscope("advise", plain.path, "--limit=80%", output=False)
+    assert answer.returncode == 2 and "--limit is a size, such as 8G" in answer.stderr
