@@ -48,6 +48,21 @@ __all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer
            "list_analyzers", "load_ipython_extension", "start", "step", "stop", "take_snapshot", "tracer", "unload",
            "unload_ipython_extension", "watcher", "whatif"]
 
+# What editors and type checkers see, since they cannot follow imports at first use. They take a variable of this name as true.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import analyzer as analyzer, describe as describe, tracer as tracer, watcher as watcher
+    from ._config import config as config
+    from ._control import start as start, step as step, stop as stop, unload as unload
+    from ._hooks import cleanup_framework_hooks as cleanup_framework_hooks, init_framework_hooks as init_framework_hooks
+    from ._notebook import load_ipython_extension as load_ipython_extension, unload_ipython_extension as unload_ipython_extension
+    from ._options import __version__ as __version__
+    from ._sanitizer import enable_npu_sanitizer as enable_npu_sanitizer
+    from ._snapshot import TakeSnapshot as TakeSnapshot, take_snapshot as take_snapshot
+    from .analyzer import (analyze as analyze, check_inefficient as check_inefficient, check_leaks as check_leaks,
+                           get_analyzer_config as get_analyzer_config, list_analyzers as list_analyzers, whatif as whatif)
+    from .tracer import RecordFunction as RecordFunction
+
 
 def __getattr__(name):
     home = _HOMES.get(name, name)
@@ -67,4 +82,4 @@ def __getattr__(name):
 
 def __dir__():
     """Names that are imported at first use are there for completion, too."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING"})
