@@ -71,7 +71,8 @@ int api_env_print(const char *word);
 void launch_tell_unfinished(const char *output);
 
 /* Bytes that --max-disk allows a trace in this directory, 0: no limit. */
-uint64_t launch_disk_limit(const struct option_size *limit, const char *directory);
+void launch_disk_limits(const struct options *options, const char *directory,
+			struct session *session);
 
 /*
  * A common user is told who else can change what results depend on. Root can read and write everything: for root the first says

@@ -20,6 +20,7 @@
 #include "cli/ctl_who.h"
 #include "cli/python_attach.h"
 #include "cli/remote.h"
+#include "engine/traced_process.h"
 #include "sink/project.h"
 
 #define ANSWER_MS 5000u
@@ -232,6 +233,48 @@ static int start_engine(const struct options *options, int log_fd, char *out_ses
 	return 0;
 }
 
+/* A process of its own, which waits and stops the window as `ctl PID stop` does, unless the recorded one ends before. */
+static _Noreturn void stop_later(uint32_t pid, uint64_t seconds)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct process target = {0};
+	struct mscope_error err;
+	struct remote remote;
+	int32_t result;
+
+	(void)setsid();
+	(void)dup2(null, STDIN_FILENO);
+	(void)dup2(null, STDOUT_FILENO);
+	(void)dup2(null, STDERR_FILENO);
+	(void)!chdir("/");
+	if (!process_watch_pid(&target, pid))
+		_exit(0);
+	while (seconds > 0 && process_life(&target) != PROCESS_GONE) {
+		(void)sleep(1);
+		seconds--;
+	}
+	/* A number that another process has by now is not asked. */
+	if (process_life(&target) != PROCESS_GONE && remote_find(pid, &remote, &err) == 0 &&
+	    remote_ask(&remote, CONTROL_STOP, NULL, ANSWER_MS, &result, &err) == 0)
+		(void)remote_flush(&remote, &err);
+	_exit(0);
+}
+
+/* What ends the recording. */
+static void say_end(const struct options *options, uint32_t pid)
+{
+	pid_t child = options->duration == 0 ? 0 : fork();
+
+	if (options->duration != 0 && child == 0)
+		stop_later(pid, options->duration);
+	if (child > 0)
+		cli_say("process %u is now recorded for %llu s; to stop before: msmemscope ctl %u stop",
+			pid, (unsigned long long)options->duration, pid);
+	else
+		cli_say("process %u is now recorded until it ends; to stop: msmemscope ctl %u stop",
+			pid, pid);
+}
+
 /* A Python program without the collector loads it itself, where gdb is there to ask it. */
 static int attach_python(uint32_t pid, const struct options *options,
 			 const struct mscope_error *why)
@@ -248,7 +291,7 @@ static int attach_python(uint32_t pid, const struct options *options,
 			pid);
 	if (r < 0)
 		return failed(&err);
-	cli_say("process %u is now recorded; to stop: msmemscope ctl %u stop", pid, pid);
+	say_end(options, pid);
 	cli_say("Memory that it allocated before, and its frees, are not recorded.");
 	return MSCOPE_EXIT_OK;
 }
@@ -295,7 +338,7 @@ int cmd_attach(const struct options *options)
 	}
 	if (remote_ask(&remote, CONTROL_START, NULL, ANSWER_MS, &result, &err) < 0)
 		return failed(&err);
-	cli_say("process %u is now recorded; to stop: msmemscope ctl %u stop", pid, pid);
+	say_end(options, pid);
 	cli_say("results will be in %s", log);
 	return MSCOPE_EXIT_OK;
 }

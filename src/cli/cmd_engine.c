@@ -194,8 +194,7 @@ static int make_session(struct api_engine *engine, const struct options *options
 	engine->place.timeline = engine->storing.place.choice.url != NULL;
 	free(wanted);
 	if (r == 0) {
-		engine->place.session->max_disk_bytes =
-			launch_disk_limit(&options->max_disk, engine->place.directory);
+		launch_disk_limits(options, engine->place.directory, engine->place.session);
 		engine->unrecorded = unrecorded_create(engine->place.session);
 	}
 	return r;

@@ -63,6 +63,9 @@ struct launch {
 	int status; /* of the program once it has ended, as of waitpid() */
 };
 
+/* Free space that dumps leave, unless more is asked for. */
+#define MIN_FREE_MOST (UINT64_C(2) << 30)
+
 /* ---- before the start ---- */
 
 /* The loader splits LD_PRELOAD at blanks and colons; a collector below such a path gets another name in the session. */
@@ -84,15 +87,38 @@ static int preloadable(struct launch *launch, struct mscope_error *err)
 	return 0;
 }
 
-uint64_t launch_disk_limit(const struct option_size *limit, const char *directory)
+/* In bytes, of a disk with this free space. */
+static uint64_t size_of(const struct option_size *size, uint64_t free_bytes)
 {
-	struct statvfs fs;
+	return size->bytes != 0 ? size->bytes : free_bytes / 100 * size->percent;
+}
 
-	if (limit->bytes != 0)
-		return limit->bytes;
-	if (statvfs(directory, &fs) < 0)
-		return 0;
-	return (uint64_t)fs.f_bavail * fs.f_frsize / 100 * limit->percent;
+void launch_disk_limits(const struct options *options, const char *directory,
+			struct session *session)
+{
+	struct statvfs traces = {0}, dumps;
+	uint64_t free_bytes, limit;
+
+	(void)statvfs(directory, &traces);
+	/* It is made when there is something to write. */
+	if (statvfs(options->output_path, &dumps) < 0)
+		dumps = traces;
+	free_bytes = (uint64_t)traces.f_bavail * traces.f_frsize;
+	limit = size_of(&options->max_disk, free_bytes);
+	session->max_trace_bytes =
+		options_given(options, OPTION_ID_max_disk) &&
+				!options_given(options, OPTION_ID_max_trace)
+			? limit
+			: min_u64(limit, size_of(&options->max_trace, free_bytes));
+	/* A part of two disks is a part of each. */
+	if (options->max_disk.bytes == 0 && dumps.f_fsid != traces.f_fsid)
+		limit += size_of(&options->max_disk, (uint64_t)dumps.f_bavail * dumps.f_frsize);
+	session->max_disk_bytes = limit;
+	session->min_free_bytes = options->min_free.bytes != 0
+					  ? options->min_free.bytes
+					  : min_u64((uint64_t)dumps.f_blocks * dumps.f_frsize /
+							    100 * options->min_free.percent,
+						    MIN_FREE_MOST);
 }
 
 static void found_unfinished(void *arg, const char *directory)
@@ -136,8 +162,7 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 	free(wanted);
 	if (r < 0)
 		return r;
-	launch->place.session->max_disk_bytes =
-		launch_disk_limit(&options->max_disk, launch->place.directory);
+	launch_disk_limits(options, launch->place.directory, launch->place.session);
 	launch->unrecorded = unrecorded_create(launch->place.session);
 	r = preloadable(launch, err);
 	if (r < 0) {

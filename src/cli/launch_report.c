@@ -46,6 +46,8 @@ void launch_report_add(struct launch_report *report, const struct pipeline *pipe
 	}
 	report->runs[report->count++] = run;
 	report->events += replay_totals(pipeline->pass.replay)->events;
+	report->limit_bytes = pipeline->live ? pipeline->session->max_disk_bytes : 0;
+	report->used_bytes += pipeline_disk_bytes(pipeline) + pipeline->dump_bytes;
 }
 
 static int by_rank(const void *a, const void *b)
@@ -72,6 +74,15 @@ static int path_of(const struct launch_report *report, char path[PROJECT_PATH_MA
 	return length < PROJECT_PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
+/* Bytes that the page may take. */
+static uint64_t room_of(const struct launch_report *report)
+{
+	if (report->limit_bytes == 0)
+		return HTML_REPORT_BYTES;
+	return min_u64(HTML_REPORT_BYTES,
+		       report->limit_bytes - min_u64(report->used_bytes, report->limit_bytes));
+}
+
 /* In the child. */
 static int write_file(const struct launch_report *report, const char *path, const char *directory,
 		      const char *next, struct mscope_error *err)
@@ -86,7 +97,7 @@ static int write_file(const struct launch_report *report, const char *path, cons
 	strbuf_addf(&command, "msmemscope view ");
 	strbuf_add_str(&command, next);
 	if (r == 0)
-		r = html_report(&viewed, HTML_REPORT_BYTES, strbuf_str(&command), &text, err);
+		r = html_report(&viewed, (size_t)room_of(report), strbuf_str(&command), &text, err);
 	if (r == 0)
 		r = io_replace(path, &text);
 	if (r < 0 && err->code == 0)
@@ -166,6 +177,9 @@ void launch_report_make(struct launch_report *report, struct outcome *outcome,
 				       "no page beyond %s: msmemscope report makes it",
 				       report->events > LAUNCH_REPORT_EVENTS ? "2 million events"
 									     : "64 processes");
+		else if (room_of(report) < HTML_REPORT_LEAST)
+			(void)snprintf(outcome->report, sizeof(outcome->report),
+				       "no page within --max-disk: msmemscope report makes it");
 		else if (path_of(report, path) == 0 &&
 			 make(report, path, outcome, directory, stopped, arg))
 			outcome_made(outcome, path);

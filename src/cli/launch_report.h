@@ -22,6 +22,7 @@ struct launch_report {
 	struct launch_report_run *runs;
 	size_t count, room;
 	uint64_t events;
+	uint64_t used_bytes, limit_bytes; /* of --max-disk; 0: there is no limit */
 };
 
 /* Takes a process that is finished; one without a trace in its project does not count. */

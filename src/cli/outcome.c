@@ -167,6 +167,7 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 	add_error(outcome, &pipeline->read_error);
 	add_error(outcome, &pipeline->pack_error);
 	add_error(outcome, &pipeline->pass.sink_error);
+	add_error(outcome, &pipeline->dump_stopped);
 	if (failed)
 		outcome_say(
 			outcome,

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "engine/beater.h"
+#include "engine/dump_bound.h"
 #include "sink/config.h"
 #include "sink/report.h"
 #include "trace/settings.h"
@@ -211,7 +212,7 @@ void pipeline_find_root(struct pipeline *pipeline, uint32_t pid)
  */
 static void reserve_ahead(struct pipeline *pipeline)
 {
-	uint64_t max_bytes = pipeline->session->max_disk_bytes;
+	uint64_t max_bytes = dump_bound_trace(pipeline);
 	struct trace_header *h = run_header_live(pipeline->run);
 	uint32_t taken = run_taken(pipeline->run);
 	uint32_t pace = taken - pipeline->chunks_before;
@@ -258,8 +259,9 @@ static void pipeline_beat(struct pipeline *pipeline)
 /* Alone it takes what all may take together; runs_keep_limit() looks at the rest. */
 static void keep_limit(struct pipeline *pipeline)
 {
-	uint64_t limit = pipeline->live ? pipeline->session->max_disk_bytes : 0;
+	uint64_t limit = pipeline->live ? dump_bound_trace(pipeline) : 0;
 
+	dump_bound_look(pipeline);
 	if (limit != 0 && pipeline_disk_bytes(pipeline) > limit)
 		(void)pipeline_shrink(pipeline);
 }
@@ -659,8 +661,8 @@ static void remake_files(struct pipeline *pipeline, pipeline_left *left, void *a
 	struct mscope_error err = {0};
 	char name[64];
 
-	if ((pipeline->pass.sink_error.code != 0 && !gone) || pipeline->pack == NULL ||
-	    pipeline->pack_error.code != 0 || pipeline->shrunk)
+	if (((pipeline->pass.sink_error.code != 0 || pipeline->dump_stopped.code != 0) && !gone) ||
+	    pipeline->pack == NULL || pipeline->pack_error.code != 0 || pipeline->shrunk)
 		return;
 	if (gone) {
 		/* Failures of files that are gone do not matter. */
@@ -671,7 +673,8 @@ static void remake_files(struct pipeline *pipeline, pipeline_left *left, void *a
 		pipeline->project.made = pipeline->settings_written = false;
 	}
 	open_name(pipeline, name);
-	if ((gone || (pipeline->pass.facts.changed && pipeline->project.made)) &&
+	if ((gone || (pipeline->pass.facts.changed && pipeline->project.made &&
+		      dump_bound_has_room(pipeline))) &&
 	    rewrite(pipeline, name, !gone, &again, &err) < 0)
 		keep_error(&pipeline->pass.sink_error, &err);
 }
@@ -846,7 +849,8 @@ static void correct_rows(struct pipeline *pipeline, const char *trace)
 	int r = 0;
 
 	if (!pass->facts.changed || pipeline->shrunk || pass->sink == NULL ||
-	    pass->sink_error.code != 0 || !sink_suspend(pass->sink, &err))
+	    pass->sink_error.code != 0 || !dump_bound_has_room(pipeline) ||
+	    !sink_suspend(pass->sink, &err))
 		return;
 	pass->setup.unended = true;
 	r = rewrite(pipeline, trace, true, &again, &err);

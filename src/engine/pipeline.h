@@ -52,7 +52,10 @@ struct pipeline {
 	uint64_t context_ns;			/* when a context of a device was made last */
 	/* Bytes of the packed trace below which dropping older chunks would gain nothing. */
 	uint64_t shrink_at;
-	bool shrunk;		/* they were: rows can no longer be made again */
+	bool shrunk; /* they were: rows can no longer be made again */
+	/* See dump_bound.h: bytes of the project, of those of other processes, and why rows are no longer written. */
+	uint64_t dump_bytes, other_dump_bytes;
+	struct mscope_error dump_stopped;
 	uint32_t chunks_before; /* taken by writers at the last look, to know the pace */
 	uint32_t chunks_ahead;	/* that are kept ready for them */
 	/* See oom_watch.h: the last refused request that was ended, and verdicts that were told. */

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/text.h"
+#include "engine/dump_bound.h"
 
 void runs_init(struct runs *runs, struct session_place *place, bool live,
 	       const struct runs_ops *ops)
@@ -159,14 +160,20 @@ static struct session_run *largest(struct runs *runs)
 
 void runs_keep_limit(struct runs *runs)
 {
-	uint64_t limit = runs->place->session->max_disk_bytes, total = runs->finished_bytes;
+	uint64_t total = runs->finished_bytes, dumps = runs->finished_dump_bytes, limit;
 	struct session_run *item;
 	size_t i;
 
 	for (i = 0; i < runs->count; i++) {
-		if (!runs->items[i]->done)
-			total += pipeline_disk_bytes(&runs->items[i]->pipeline);
+		if (runs->items[i]->done)
+			continue;
+		total += pipeline_disk_bytes(&runs->items[i]->pipeline);
+		dumps += runs->items[i]->pipeline.dump_bytes;
 	}
+	for (i = 0; i < runs->count; i++)
+		runs->items[i]->pipeline.other_dump_bytes =
+			dumps - runs->items[i]->pipeline.dump_bytes;
+	limit = dump_bound_trace_beside(runs->place->session, dumps);
 	while (limit != 0 && total > limit && (item = largest(runs)) != NULL) {
 		total -= pipeline_disk_bytes(&item->pipeline);
 		(void)pipeline_shrink(&item->pipeline);
@@ -218,10 +225,12 @@ bool runs_finish(struct runs *runs, struct session_run *item)
 	session_show(runs->place, &item->pipeline.pass.sink_error);
 	if (r < 0)
 		runs->result.failed++;
+	dump_bound_measure(&item->pipeline);
 	if (runs->ops.finished != NULL)
 		runs->ops.finished(runs->ops.arg, &item->pipeline);
 	if (!runs->place->session->no_keep_trace)
 		runs->finished_bytes += pipeline_disk_bytes(&item->pipeline);
+	runs->finished_dump_bytes += item->pipeline.dump_bytes;
 	process_unwatch(&item->process);
 	pipeline_close(&item->pipeline);
 	return true;

@@ -58,7 +58,8 @@ struct runs {
 	bool live; /* their processes may be running: traces are read as they grow */
 	struct runs_ops ops;
 	struct runs_result result;
-	uint64_t finished_bytes; /* packed traces of processes that have ended */
+	/* Packed traces, and dumps and reports, of processes that have ended. */
+	uint64_t finished_bytes, finished_dump_bytes;
 	struct elf_cache elves;
 	struct session_run **items;
 	size_t count, room;

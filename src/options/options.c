@@ -96,7 +96,7 @@ static int assign(struct options *o, const struct option_row *row, const char *s
 	int r = option_parse_value(o, row, value, &why);
 
 	if (r == 0) {
-		o->given |= UINT64_C(1) << option_id(row);
+		o->given.words[option_id(row) / 64] |= UINT64_C(1) << option_id(row) % 64;
 		return 0;
 	}
 	if (r == MSCOPE_E_USAGE) {
@@ -577,7 +577,7 @@ static bool is_msleaks(const char *command)
 static int apply_defaults(struct options *o, bool as_msleaks, struct mscope_error *err)
 {
 	const struct option_row *row = NULL;
-	uint64_t given = o->given;
+	struct option_bits given = o->given;
 	const char *value;
 	char spelled[40];
 	int r;

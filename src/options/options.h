@@ -45,7 +45,11 @@ enum option_id {
 #include "options/options.def"
 	OPTION_ID_COUNT,
 };
-_Static_assert(OPTION_ID_COUNT <= 64, "options.given has a bit for each option");
+
+/* A bit for each option. */
+struct option_bits {
+	uint64_t words[(OPTION_ID_COUNT + 63) / 64];
+};
 
 #define OPTION_SET_BITS 8
 
@@ -124,7 +128,7 @@ struct options {
 #define OPTION(kind, field, ...) OPTION_TYPE_##kind field;
 #include "options/options.def"
 	/* Bit OPTION_ID_x for what the user set; see options_given(). */
-	uint64_t given;
+	struct option_bits given;
 	/* VERB_NONE for a launch. */
 	enum verb verb;
 	/* --help=all. */
@@ -142,7 +146,7 @@ struct options {
 
 static inline bool options_given(const struct options *options, enum option_id id)
 {
-	return (options->given >> id & 1) != 0;
+	return (options->given.words[id / 64] >> id % 64 & 1) != 0;
 }
 
 static inline bool option_set_has(const struct option_set *set, int bit)

@@ -112,12 +112,14 @@ struct session_watch {
 
 struct session {
 	char magic[8];
-	uint32_t bytes;		 /* sizeof(struct session) */
-	uint32_t state;		 /* enum recording that processes start in */
-	int32_t utc_offset_s;	 /* local time minus UTC */
-	uint32_t launch_pid;	 /* the pid the user sees */
-	uint64_t realtime_ns;	 /* when the launch began */
-	uint64_t max_disk_bytes; /* compressed traces of all processes at most, 0: no limit */
+	uint32_t bytes;	      /* sizeof(struct session) */
+	uint32_t state;	      /* enum recording that processes start in */
+	int32_t utc_offset_s; /* local time minus UTC */
+	uint32_t launch_pid;  /* the pid the user sees */
+	uint64_t realtime_ns; /* when the launch began */
+	/* Of all processes together, 0: no limit: traces, dumps and reports; compressed traces alone. */
+	uint64_t max_disk_bytes, max_trace_bytes;
+	uint64_t min_free_bytes; /* free space of the disk that dumps leave */
 				 /* Settings that a window may change: see settings.def. */
 #define SETTING(name, ...) uint32_t name;
 	SETTINGS(SETTING)

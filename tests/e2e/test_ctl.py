@@ -101,6 +101,7 @@ def ask(msmemscope):
                               check=False, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
         assert done.returncode == status and done.stdout == "", done
         return done.stderr
+    run.command = [msmemscope.dist / "bin" / "msmemscope"]
     return run
 
 
@@ -110,7 +111,7 @@ def attach(msmemscope, out):
     def run(one):
         done = subprocess.run([msmemscope.dist / "bin" / "msmemscope", "attach", str(one.pid), f"--output={out / 'results'}"],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
-        assert done.returncode == 0 and f"process {one.pid} is now recorded; to stop" in done.stderr, done
+        assert done.returncode == 0 and f"process {one.pid} is now recorded until it ends; to stop" in done.stderr, done
     return run
 
 
@@ -158,6 +159,27 @@ def test_a_preloaded_process_is_recorded_when_it_is_attached_to(talk, ask, attac
     # The four threads never lost a free because of a window.
     other = Counter(row.event for row in found if row.device == "1" and row.event in ("MALLOC", "FREE"))
     assert 0 <= other["MALLOC"] - other["FREE"] <= 4
+
+
+def test_attach_ends_by_itself_after_its_duration(talk, ask, out):
+    """The window is stopped as by `ctl stop`, and the process goes on; attach itself has returned long before."""
+    one = talk("preloaded")
+    one.tell("threads 0")
+    said = ask(0, "attach", one.pid, "--duration=1", f"--output={out / 'results'}")
+    assert f"process {one.pid} is now recorded for 1 s; to stop before: msmemscope ctl {one.pid} stop" in said
+    # Only who is recording can count a step.
+    for _ in range(3000):
+        one.tell("1 1002")
+        done = subprocess.run([*ask.command, "ctl", str(one.pid), "step"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            break
+        time.sleep(0.02)
+    assert "is not recording now" in done.stderr, done
+    one.tell("1 1003")
+    one.end()
+    wait_for_end_of_engine(out, one.pid)
+    assert 1003 not in sizes(out)
+    assert [row.type for row in rows_of(out) if row.event == "SYSTEM" and row.type.endswith("_TRACE")] == ["START_TRACE", "STOP_TRACE"]
 
 
 def test_a_plain_process_that_has_called_start_can_be_told_too(talk, ask, out):

@@ -15,7 +15,7 @@ def shrunken(msmemscope, program, out):
     # the driver begin some time after the program: a run that has none in its last rows is the second choice.
     second = None
     for steps in (3000, 4500, 6000, 8000, 12000):
-        run = msmemscope("--level=op,kernel", "--max-disk=1M", ANALYSIS, "--",
+        run = msmemscope("--level=op,kernel", "--max-trace=1M", ANALYSIS, "--",
                          *program("acl_train", f"--steps={steps}", "--launches=5", "--threads=2"),
                          output=out / str(steps)).check()
         project = run.project().path

@@ -166,7 +166,7 @@ def test_rows_that_the_trace_gave_up_are_in_parts_before(msmemscope, program, en
     """--max-disk drops the oldest part of the trace; its rows must not wait in memory."""
     paths = []
     for steps in (3000, 6000, 12000):
-        run = msmemscope("--format=parquet", "--max-disk=1M", "--level=op,kernel", "--no-report", "--",
+        run = msmemscope("--format=parquet", "--max-trace=1M", "--level=op,kernel", "--no-report", "--",
                          *program("acl_train", f"--steps={steps}", "--launches=5", "--threads=2"), output=out / str(steps)).check()
         paths = [path for path in engines_module.parts(run.project().path) if path.parents[1].name == "device_0"]
         if len(paths) > 1:

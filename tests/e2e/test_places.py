@@ -116,7 +116,7 @@ def test_the_columns_of_files_stay_as_they_were(msmemscope, built):
     assert any(re.search(r"/places\(_ZN5Arena4keepEm\+0x[0-9a-f]+\) \[0x[0-9a-f]+\]$", frame) for frame in frames)
 
 
-@pytest.mark.parametrize("seed, options, threads", [(1, (), 1), (2, (), 3), (3, ("--max-disk=1M",), 2)])
+@pytest.mark.parametrize("seed, options, threads", [(1, (), 1), (2, (), 3), (3, ("--max-trace=1M",), 2)])
 def test_the_peak_is_what_each_line_held(msmemscope, program, seed, options, threads):
     """Random programs that keep book; one whose trace lost its oldest part on the way."""
     # The engine gives up chunks while it follows the program, so that has to take a while.

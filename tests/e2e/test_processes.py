@@ -75,7 +75,7 @@ def test_processes_of_one_launch_are_complete(msmemscope, program, crowd):
 def test_max_disk_counts_all_processes(msmemscope, program):
     """Eight processes that write 0.4 MiB each stay within 1 MiB together, but for what is being written."""
     pairs = 30000
-    run = msmemscope("--max-disk=1M", "--", *program("crowd", 8, 8, pairs)).check()
+    run = msmemscope("--max-trace=1M", "--", *program("crowd", 8, 8, pairs)).check()
     taken = sum((Path(project.path) / "trace.msc").stat().st_size for project in run.projects())
     assert len(run.projects()) == 8
     assert taken < 3 << 19, f"{taken} bytes"

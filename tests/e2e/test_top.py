@@ -81,7 +81,7 @@ def test_what_is_packed_and_recycled_meanwhile_is_not_missed(msmemscope, steered
 
 def test_a_trace_that_loses_its_begin_is_followed(msmemscope, steered):
     """With --max-disk the engine drops old chunks and leaves a checkpoint: readers begin there."""
-    program = steered(["--max-disk=1M"])
+    program = steered(["--max-trace=1M"])
     server = Served(msmemscope, program.results)
     for turn in range(6):
         truth = program.do(["threads", 3, 30000, turn])

@@ -380,7 +380,7 @@ static void raise_stage(struct stage *s, uint64_t max_disk_bytes)
 	*s = (struct stage){.now = 2000, .next = 0x1000};
 	make_session(&s->place, NULL);
 	session_unlock(&s->place); /* engines come and go in children */
-	s->place.session->max_disk_bytes = max_disk_bytes;
+	s->place.session->max_trace_bytes = max_disk_bytes;
 	(void)snprintf(path, sizeof(path), "%s/4711-112233445566.raw", s->place.directory);
 	assert_true(strlen(path) < sizeof(s->maker.path));
 	maker_make(&s->maker, path, MAKER_CHUNK_BYTES, 4096);

@@ -123,7 +123,7 @@ static void assert_refused(const char *option, const char *value, const char *pa
 		assert_has(strbuf_str(&o.notices), "passed to the program: ");
 		assert_has(strbuf_str(&o.notices), part1);
 	}
-	assert_int_equal(o.given, 0);
+	assert_int_equal(o.given.words[0] | o.given.words[1], 0);
 	options_fini(&o);
 }
 
@@ -168,6 +168,12 @@ static const struct value_case good_values[] = {
 	{"--start-index", "7", NULL},
 	{"--store", "sqlite:a b.db", NULL},
 	{"--to", "postgresql://host/db", NULL},
+	{"--max-trace", "1%", NULL},
+	{"--max-trace", "2048k", NULL},
+	{"--min-free", "100%", NULL},
+	{"--min-free", "8388607T", NULL},
+	{"--duration", "1", NULL},
+	{"--duration", "31536000", NULL},
 	{"--store-every", "1", NULL},
 	{"--store-every", "86400", NULL},
 	{"--run", "nightly 17, " KAI, NULL},
@@ -308,6 +314,10 @@ static const struct value_case bad_values[] = {
 	{"--start-index", "-1", "'-1'"},
 	{"--store", " ", "is blank"},
 	{"--to", " ", "is blank"},
+	{"--max-trace", "1048575", "'1048575'"},
+	{"--min-free", "101%", "'101%'"},
+	{"--duration", "0", "'0'"},
+	{"--duration", "10m", "'10m'"},
 	{"--store-every", "0", "'0'"},
 	{"--store-every", "30s", "'30s'"},
 	{"--run", " ", "is blank"},
@@ -469,8 +479,10 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			continue;
 		}
-		if (is_of(c->option, "--max-size --top --sort")) {
-			const char *verb = c->option[2] == 'm' ? "report" : "info";
+		if (is_of(c->option, "--max-size --top --sort --duration")) {
+			const char *verb = c->option[2] == 'm'	 ? "report"
+					   : c->option[2] == 'd' ? "attach"
+								 : "info";
 
 			if (PARSE(&o, &err, verb, joined, "x") != 0)
 				fail_msg("%s: %s", joined, err.message);
@@ -645,7 +657,7 @@ static void defaults_hold_when_nothing_is_given(void **state)
 
 	assert_int_equal(chdir("/usr"), 0);
 	assert_int_equal(PARSE(&o, &err, "prog"), 0);
-	assert_int_equal(o.given, 0);
+	assert_int_equal(o.given.words[0] | o.given.words[1], 0);
 	assert_int_equal(o.verb, VERB_NONE);
 	assert_int_equal(o.word, 1);
 	assert_int_equal(o.argc, 1);
@@ -654,7 +666,8 @@ static void defaults_hold_when_nothing_is_given(void **state)
 	assert_string_equal(o.output_path, "/usr/memscopeDumpResults");
 	assert_null(o.trace_dir);
 	assert_int_equal(o.format, OPT_FORMAT_CSV);
-	assert_int_equal(o.max_disk.percent, 10);
+	assert_int_equal(o.max_disk.percent, 50);
+	assert_int_equal(o.max_trace.percent, 10);
 	assert_int_equal(o.max_disk.bytes, 0);
 	assert_int_equal(o.call_stack.mask, 0);
 	assert_int_equal(o.device.mask, 1u << OPT_DEVICE_NPU | 1u << OPT_DEVICE_GPU);
@@ -1462,7 +1475,7 @@ static void help_fits_one_screen_and_names_everything(void **state)
 	(void)state;
 
 	options_help(&sb, VERB_NONE, true);
-	assert_true(help_lines(&sb) <= 81);
+	assert_true(help_lines(&sb) <= 84);
 	while ((row = option_next(row)) != NULL) {
 		assert_int_equal(help_lists(&sb, row), option_stands_alone(row));
 		if (row->initial != NULL && option_stands_alone(row))

@@ -52,7 +52,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	memcpy(&h->salt, h->run_id, sizeof(h->salt));
 	h->start_ticks = identity_start_ticks();
 	atomic_store(&h->state, TRACE_RECORDING);
-	atomic_store(&h->alone_chunks, trace_alone_chunks(session->max_disk_bytes, 0));
+	atomic_store(&h->alone_chunks, trace_alone_chunks(session->max_trace_bytes, 0));
 
 	(void)snprintf(collector.raw_path, sizeof(collector.raw_path),
 		       "%s/%u-%02x%02x%02x%02x%02x%02x%s", collector.session, h->pid, h->run_id[0],
