@@ -54,7 +54,7 @@ static void find_steps(struct advising *advising)
 
 	for (size_t i = 0; i < record->step_count; i++)
 		if (record->steps[i].at <= record->pools[advising->editor.pool].peak_at)
-			advising->step = record->steps[i].step;
+			advising->step = record->steps[i].open;
 	if (record->step_count < 3)
 		return;
 	/* The last one is still open at the end of the record. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "advise/advise_record.h"
 
+#include <stdio.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -439,6 +440,7 @@ int advise_record_event(void *arg, struct replay *replay, const struct trace_eve
 			return -ENOMEM;
 		record->steps[record->step_count].at = record->moment_count;
 		record->steps[record->step_count].ns = event->time_ns;
+		record->steps[record->step_count].open = replay_open_step(replay, 0);
 		record->steps[record->step_count++].step = step;
 	}
 	if (event->type == EVENT_label)

@@ -109,7 +109,8 @@ struct advise_record {
 	struct {
 		size_t at;
 		uint64_t ns;
-		uint32_t step;
+		uint32_t step; /* that have begun */
+		uint32_t open; /* the one in progress then, as people count; 0: none */
 	} * steps;
 	size_t step_count, step_room;
 	struct map by_id;     /* allocation id -> block */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "findings/say.h"
+#include "sink/project.h"
 
 #define LINES_MAX 5
 
@@ -168,12 +169,11 @@ void advise_json(const struct advising *advising, struct json *json)
 	const struct advise_pool *pool = &advising->record->pools[advising->editor.pool];
 	const struct advise_offer *cheapest =
 		advising->limit == 0 ? NULL : advise_under_limit(advising);
-	struct strbuf device = {0};
+	char device[16];
 
-	say_device(&device, pool->vendor, pool->device);
+	project_device_text(pool->device, device);
 	json_object(json, NULL);
-	json_string(json, "device", strbuf_str(&device));
-	strbuf_fini(&device);
+	json_string(json, "device", device);
 	json_u64(json, "peak_bytes", advising->peak);
 	if (advising->step != 0)
 		json_u64(json, "step", advising->step);

@@ -68,7 +68,9 @@ def test_the_screen_has_the_best_lines_with_cost_and_source(msmemscope, python):
     project = record(msmemscope, python, "transformer")["transformer"]
     pool = advice(msmemscope, project)
     text = msmemscope("advise", project.path, output=False).check().stdout.splitlines()
-    assert re.fullmatch(r"Advice for the CPU \(peak [\d.]+ MiB, step \d\)", text[0])
+    said = re.fullmatch(r"Advice for the CPU \(peak [\d.]+ MiB, step (\d)\)", text[0])
+    peak = next(one for one in json.loads((project.path / "findings.json").read_text())["processes"][0]["peaks"] if one["device"] == "cpu")
+    assert (pool["device"], pool["peak_bytes"], pool["step"]) == ("cpu", peak["bytes"], peak["step"]) and int(said[1]) == peak["step"]
     assert len(text) <= 6
     found = [re.fullmatch(r"  -([\d.]+) MiB +(.*?)  +(\+.* per step \(\+\d+ %\)|less precision|no cost)(?:  +(\S+:\d+)(?: and others)?)?", line) for line in text[1:]]
     assert all(found), text
