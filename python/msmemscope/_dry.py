@@ -7,19 +7,26 @@ nobody had computed. src/cli/dry_notes.h has the same words.
 import linecache
 import os
 import sys
+import threading
 
 from . import _who
-from ._boot import finish_labels, note
+from ._boot import finish_labels, note, when_imported
 from ._native import collector, ctypes
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TEXT_MAX = 60  # characters of a line of source that a note shows
+_VALUES_MAX = 100  # lines that read values which nobody computed
+_READS_MAX = 10000  # of one line, without a step and without a new peak: a loop that waits for a value
+_HOW = (" read as 0", " read without its value", " taken as full (upper bound)")  # enum rt_sim_unknown of the simulated NPU
 
 _wanted = 0  # steps after which the program ends; 0: it ends by itself
 _taken = 0
 _marked = False  # the program marks steps itself: those of its optimizers do not count
 _ended = None  # tells the trace that the program has ended
 _listener = None  # of mstx; ctypes does not keep it
+_values = None  # listener of the simulated NPU
+_told = {}  # text about a value: how often it was read since the latest step
+_peak = 0  # of tensors, when _READS_MAX reads of one line were last looked at
 
 
 def _is_users(filename):
@@ -71,6 +78,53 @@ def _died_at():
     return _site(reversed(frames))
 
 
+def _frames(frame):
+    while frame is not None:
+        yield frame.f_code, frame.f_lasti, frame.f_lineno
+        frame = frame.f_back
+
+
+def _users_frame():
+    """Of this thread; of the main thread if nothing here is the user's own, as in autograd's threads."""
+    frame = sys._getframe(2)
+    if not any(_is_users(code.co_filename) for code, _, _ in _frames(frame)):
+        frame = sys._current_frames().get(threading.main_thread().ident, frame)
+    return frame
+
+
+def _value(kind, _name):
+    """The thread that is here has got a value that nobody computed, or a shape that follows from one."""
+    try:
+        where = _site(_frames(_users_frame()))
+        text = where + _HOW[min(kind, len(_HOW) - 1)]
+        if text not in _told:
+            if len(_told) >= _VALUES_MAX:
+                return
+            note(f"dry run: value: {text}")
+        _told[text] = _told.get(text, 0) + 1
+        if _told[text] >= _READS_MAX:
+            _look_for_loop(where, text)
+    except Exception as error:  # pylint: disable=broad-exception-caught  # the program goes on
+        note(f"a value that was not computed has no line: {type(error).__name__}: {error}")
+
+
+def _look_for_loop(where, text):
+    global _peak
+    _told[text] = 0
+    peak = sys.modules["torch_npu"].npu.max_memory_allocated()
+    if peak > _peak:
+        _peak = peak
+        return
+    note(f"dry run: ended at {where}: it read a value that was not computed {_READS_MAX:,} times, without a step and without more memory")
+    _end()
+
+
+def _npu_is_here(_module):
+    global _values
+    _values = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_char_p)(_value)
+    ctypes.CDLL("libruntime.so").rtSimListen(_values)
+
+
 def finished():
     """The program's own code has ended, by itself."""
     where = _died_at()
@@ -104,6 +158,8 @@ def _step(marked):
         _marked, _taken = True, 0
     if marked or not _marked:
         _taken += 1
+        for text in _told:
+            _told[text] = 0
         if _taken == _wanted:
             _end()
 
@@ -125,3 +181,4 @@ def begin(ended):
     if ctypes is not None:
         _listener = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(_range)
         collector.mscope_step_listener(ctypes.cast(_listener, ctypes.c_void_p).value)
+        when_imported("torch_npu", _npu_is_here)

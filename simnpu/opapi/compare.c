@@ -32,7 +32,7 @@ MAP_COMPLEX(NeScalar, x[0] != p[0])
 	MAP_INTEGER(NAME##Tensor, x[0] sign x[1])                                                  \
 	MAP_REAL(NAME##Scalar, x[0] sign p[0])                                                     \
 	MAP_INTEGER(NAME##Scalar, x[0] sign p[0])                                                  \
-	KIND(NAME##Tensor, (tensor, self), (tensor, other), (tensor, out))                         \
+	KIND(NAME##Tensor, (tensor, self), (tensor, other), (result, out))                         \
 	{                                                                                          \
 		MAP_ANY_2(&a->out, &a->self, &a->other, real_##NAME##Tensor,                       \
 			  integer_##NAME##Tensor, complex_tensor, NULL);                           \
@@ -51,7 +51,7 @@ MAP_COMPLEX(NeScalar, x[0] != p[0])
 			  numbers_are_integers(other->type) ? integer_##NAME##Scalar : NULL,       \
 			  complex_scalar, &p);                                                     \
 	}                                                                                          \
-	KIND(NAME##Scalar, (tensor, self), (scalar, other), (tensor, out))                         \
+	KIND(NAME##Scalar, (tensor, self), (scalar, other), (result, out))                         \
 	{                                                                                          \
 		compare_##NAME(&a->out, &a->self, &a->other);                                      \
 	}                                                                                          \

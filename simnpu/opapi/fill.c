@@ -8,29 +8,29 @@
 #include "map.h"
 #include "old_math.h"
 
-COMPLEX_OPERATOR(InplaceZero, (tensor, self))
+COMPLEX_OPERATOR(InplaceZero, (result, self))
 {
 	tensor_fill(&a->self, 0);
 }
 
-COMPLEX_OPERATOR(InplaceOne, (tensor, self))
+COMPLEX_OPERATOR(InplaceOne, (result, self))
 {
 	tensor_fill(&a->self, 1);
 }
 
-COMPLEX_OPERATOR(InplaceFillScalar, (tensor, self), (scalar, value))
+COMPLEX_OPERATOR(InplaceFillScalar, (result, self), (scalar, value))
 {
 	struct tensor one = scalar_tensor(&a->value);
 
 	tensor_copy(&a->self, &one);
 }
 
-COMPLEX_OPERATOR(InplaceFillTensor, (tensor, self), (tensor, value))
+COMPLEX_OPERATOR(InplaceFillTensor, (result, self), (tensor, value))
 {
 	tensor_copy(&a->self, &a->value);
 }
 
-COMPLEX_OPERATOR(InplaceCopy, (tensor, self), (tensor, source))
+COMPLEX_OPERATOR(InplaceCopy, (result, self), (tensor, source))
 {
 	tensor_copy(&a->self, &a->source);
 }

@@ -114,12 +114,12 @@ OPERATOR(LogSoftmax, (tensor, self), (int64, dim), (result, out))
 	on_rows(&a->op, &a->out, &a->self, NULL, a->dim, log_softmax);
 }
 
-OPERATOR(SoftmaxBackward, (tensor, grad), (tensor, output), (int64, dim), (result, out))
+OPERATOR(SoftmaxBackward, (tensor, grad), (result, output), (int64, dim), (result, out))
 {
 	on_rows(&a->op, &a->out, &a->grad, &a->output, a->dim, softmax_backward);
 }
 
-OPERATOR(LogSoftmaxBackward, (tensor, grad), (tensor, output), (int64, dim), (result, out))
+OPERATOR(LogSoftmaxBackward, (tensor, grad), (result, output), (int64, dim), (result, out))
 {
 	on_rows(&a->op, &a->out, &a->grad, &a->output, a->dim, log_softmax_backward);
 }

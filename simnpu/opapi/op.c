@@ -210,26 +210,129 @@ static bool is_input(const struct op *op, const unsigned char *data)
 	return false;
 }
 
-/* For results that were not computed: whoever reads them gets zeros, not what another tensor left there. */
-static void zero_small_results(const struct op *op)
+/* ---- what is known of values ---- */
+
+/* Calls `each` for every run of elements that lie side by side. False: one of the calls was false. */
+static bool each_run(const struct tensor *tensor, unsigned char *data, uint32_t dim,
+		     bool (*each)(const void *data, uint64_t bytes))
+{
+	uint64_t size = numbers_size(tensor->type);
+	bool all = true;
+	int64_t n;
+
+	if (dim == tensor->dim_count)
+		return each(data, size);
+	if (dim + 1 == tensor->dim_count && tensor->strides[dim] == 1)
+		return each(data, (uint64_t)tensor->dims[dim] * size);
+	for (n = 0; n < tensor->dims[dim]; n++)
+		all &= each_run(tensor, data + n * tensor->strides[dim] * (int64_t)size, dim + 1,
+				each);
+	return all;
+}
+
+static bool know(const void *data, uint64_t bytes)
+{
+	rtSimKnow(data, bytes, true);
+	return true;
+}
+
+static bool forget(const void *data, uint64_t bytes)
+{
+	rtSimKnow(data, bytes, false);
+	return true;
+}
+
+/* From the first element to the last, whatever lies between. */
+static void forget_all(const struct tensor *tensor)
+{
+	uint64_t elements = 1;
+	uint32_t n;
+
+	for (n = 0; n < tensor->dim_count; n++)
+		elements += (uint64_t)((tensor->dims[n] - 1) * tensor->strides[n]);
+	rtSimKnow(tensor->data, elements * numbers_size(tensor->type), false);
+}
+
+static bool is_small(const struct tensor *tensor)
+{
+	return tensor_count(tensor) <= rtSimComputed();
+}
+
+static bool is_known(const struct tensor *tensor)
+{
+	if (tensor_count(tensor) == 0)
+		return true;
+	return is_small(tensor) && each_run(tensor, tensor->data, 0, rtSimIsKnown);
+}
+
+/* An operator without results changes its tensors in place. */
+static bool has_results(const struct op *op)
+{
+	const struct op_part *part;
+
+	for (part = op->parts; part && !part->is_result; part = part->next)
+		;
+	return part != NULL;
+}
+
+static bool knows_inputs(const struct op *op)
 {
 	const struct op_part *part;
 
 	for (part = op->parts; part; part = part->next) {
-		if (part->is_result && tensor_count(part->tensor) <= rtSimComputed() &&
-		    !is_input(op, part->tensor->data))
-			tensor_fill(part->tensor, 0);
+		if (!part->is_result && !is_known(part->tensor))
+			return false;
+	}
+	return true;
+}
+
+/* What it has written is known, or not. */
+static void note_results(const struct op *op, bool known)
+{
+	bool in_place = !has_results(op);
+	const struct op_part *part;
+
+	for (part = op->parts; part; part = part->next) {
+		const struct tensor *tensor = part->tensor;
+
+		if ((!part->is_result && !in_place) || tensor_count(tensor) == 0)
+			continue;
+		if (!is_small(tensor))
+			forget_all(tensor);
+		else
+			(void)each_run(tensor, tensor->data, 0, known ? know : forget);
 	}
 }
 
-/* Computes what is small. */
+/*
+ * For results that were not computed: whoever reads them gets zeros, not what another tensor left there. Only "are all of them so" is
+ * answered with yes: programs ask it of what should hold (isfinite(x).all()).
+ */
+static void fill_small_results(const struct op *op)
+{
+	double value = strcmp(op->kind->name, "aclnnAll") == 0 ? 1 : 0;
+	const struct op_part *part;
+
+	for (part = op->parts; part; part = part->next) {
+		if (part->is_result && is_small(part->tensor) && !is_input(op, part->tensor->data))
+			tensor_fill(part->tensor, value);
+	}
+}
+
+/* Computes what is small. A shape that would follow from values that nobody knows stays as large as it can be. */
 static void compute(struct op *op)
 {
-	gave_up = op->is_skipped;
-	if (!op->is_skipped)
+	bool known = rtSimComputed() == RT_SIM_ALL || (!op->is_skipped && knows_inputs(op));
+
+	gave_up = op->is_skipped || (!known && op->kind->traits & OP_WAITS);
+	if (gave_up && op->kind->traits & OP_WAITS)
+		rtSimUnknown(RT_SIM_FULL, op->kind->name);
+	if (!gave_up)
 		op->kind->compute(op);
 	if (gave_up)
-		zero_small_results(op);
+		fill_small_results(op);
+	if (rtSimComputed() < RT_SIM_ALL)
+		note_results(op, known && !gave_up);
 }
 
 static void run(void *args, size_t args_size, uint32_t block_dim)

@@ -134,14 +134,14 @@ static void fill_bernoulli(const struct tensor *self, const struct generator *g,
 		view_put(&view, n, uniform(g, n) < p);
 }
 
-OPERATOR(InplaceUniform, (tensor, self), (real, from), (real, to), (int64, seed), (int64, offset))
+OPERATOR(InplaceUniform, (result, self), (real, from), (real, to), (int64, seed), (int64, offset))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 
 	fill_uniform(&a->self, &g, a->from, a->to);
 }
 
-OPERATOR(InplaceUniformTensor, (tensor, self), (real, from), (real, to), (tensor, seed),
+OPERATOR(InplaceUniformTensor, (result, self), (real, from), (real, to), (tensor, seed),
 	 (tensor, offset), (int64, more))
 {
 	struct generator g = generator_of_tensors(&a->seed, &a->offset, a->more);
@@ -149,7 +149,7 @@ OPERATOR(InplaceUniformTensor, (tensor, self), (real, from), (real, to), (tensor
 	fill_uniform(&a->self, &g, a->from, a->to);
 }
 
-OPERATOR(InplaceNormal, (tensor, self), (real32, mean), (real32, std), (int64, seed),
+OPERATOR(InplaceNormal, (result, self), (real32, mean), (real32, std), (int64, seed),
 	 (int64, offset))
 {
 	struct generator g = generator_of(a->seed, a->offset);
@@ -157,7 +157,7 @@ OPERATOR(InplaceNormal, (tensor, self), (real32, mean), (real32, std), (int64, s
 	fill_normal(&a->self, &g, (double)a->mean, (double)a->std);
 }
 
-OPERATOR(InplaceNormalTensor, (tensor, self), (real32, mean), (real32, std), (tensor, seed),
+OPERATOR(InplaceNormalTensor, (result, self), (real32, mean), (real32, std), (tensor, seed),
 	 (tensor, offset), (int64, more))
 {
 	struct generator g = generator_of_tensors(&a->seed, &a->offset, a->more);
@@ -216,14 +216,14 @@ OPERATOR(NormalTensorTensor, (tensor, mean), (tensor, std), (int64, seed), (int6
 	fill_normals(&a->out, &a->mean, &a->std, &g);
 }
 
-OPERATOR(InplaceRandom, (tensor, self), (int64, from), (int64, to), (int64, seed), (int64, offset))
+OPERATOR(InplaceRandom, (result, self), (int64, from), (int64, to), (int64, seed), (int64, offset))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 
 	fill_integers(&a->self, &g, a->from, a->to);
 }
 
-OPERATOR(InplaceRandomTensor, (tensor, self), (int64, from), (int64, to), (tensor, seed),
+OPERATOR(InplaceRandomTensor, (result, self), (int64, from), (int64, to), (tensor, seed),
 	 (tensor, offset), (int64, more))
 {
 	struct generator g = generator_of_tensors(&a->seed, &a->offset, a->more);
@@ -231,21 +231,21 @@ OPERATOR(InplaceRandomTensor, (tensor, self), (int64, from), (int64, to), (tenso
 	fill_integers(&a->self, &g, a->from, a->to);
 }
 
-OPERATOR(InplaceRandomWithoutFromTo, (tensor, self), (int64, seed), (int64, offset))
+OPERATOR(InplaceRandomWithoutFromTo, (result, self), (int64, seed), (int64, offset))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 
 	fill_integers(&a->self, &g, 0, end_of(a->self.type));
 }
 
-OPERATOR(InplaceBernoulli, (tensor, self), (scalar, p), (int64, seed), (int64, offset))
+OPERATOR(InplaceBernoulli, (result, self), (scalar, p), (int64, seed), (int64, offset))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 
 	fill_bernoulli(&a->self, &g, a->p.real);
 }
 
-OPERATOR(InplaceBernoulliTensor, (tensor, self), (tensor, p), (int64, seed), (int64, offset))
+OPERATOR(InplaceBernoulliTensor, (result, self), (tensor, p), (int64, seed), (int64, offset))
 {
 	struct generator g = generator_of(a->seed, a->offset);
 	struct shape shape = shape_of(&a->self);

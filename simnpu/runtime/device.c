@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device.h"
+#include "known.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -282,7 +283,10 @@ rtError_t rtDeviceSynchronizeWithTimeout(int32_t timeout)
 	struct context *context;
 	int error = context_current(&context);
 
-	return error ? error : stream_wait_device(context->device, timeout);
+	if (!error)
+		error = stream_wait_device(context->device, timeout);
+	known_tell();
+	return error;
 }
 
 rtError_t rtSimDeviceInUse(int32_t devId, bool *inUse)

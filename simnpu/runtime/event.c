@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "event.h"
+#include "known.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -259,6 +260,7 @@ rtError_t rtEventSynchronize(rtEvent_t evt)
 		drop(event);
 	}
 	event_unlock();
+	known_tell();
 	return event ? ACL_SUCCESS : ACL_ERROR_RT_PARAM_INVALID;
 }
 

@@ -9,6 +9,7 @@
 #include "codes.h"
 #include "device.h"
 #include "runtime/rt.h"
+#include "known.h"
 #include "shapes.h"
 #include "stream.h"
 
@@ -174,26 +175,41 @@ struct copy_task {
 	void *dst;
 	const void *src;
 	int value;
+	int32_t kind;
+	enum copy_way way;
 	size_t size;
 };
+
+static void copy(void *dst, const void *src, size_t size, int32_t kind, enum copy_way way)
+{
+	if (way == COPY_IS_DONE)
+		memmove(dst, src, size);
+	else if (way == COPY_IS_ZERO)
+		memset(dst, 0, size);
+	known_copied(dst, src, size, kind, way);
+}
 
 static void run_copy(struct task *task)
 {
 	struct copy_task *t = (struct copy_task *)task;
 
-	memmove(t->dst, t->src, t->size);
+	copy(t->dst, t->src, t->size, t->kind, t->way);
+}
+
+static void set(void *dst, int value, size_t size)
+{
+	bool whole = shapes_copy(size, ACL_MEMCPY_DEVICE_TO_DEVICE) == COPY_IS_DONE;
+
+	if (whole)
+		memset(dst, value, size);
+	rtSimKnow(dst, size, whole);
 }
 
 static void run_set(struct task *task)
 {
 	struct copy_task *t = (struct copy_task *)task;
 
-	memset(t->dst, t->value, t->size);
-}
-
-static void run_nothing(struct task *task)
-{
-	(void)task;
+	set(t->dst, t->value, t->size);
 }
 
 static bool may_copy(const void *dst, uint64_t dst_max, const void *src, uint64_t count,
@@ -225,35 +241,23 @@ rtError_t rtMemcpy(void *dst, uint64_t destMax, const void *src, uint64_t cnt, i
 {
 	if (!may_copy(dst, destMax, src, cnt, kind))
 		return ACL_ERROR_RT_PARAM_INVALID;
-	switch (shapes_copy(cnt, kind)) {
-	case COPY_IS_DONE:
-		memmove(dst, src, cnt);
-		break;
-	case COPY_IS_ZERO:
-		memset(dst, 0, cnt);
-		break;
-	case COPY_IS_SKIPPED:
-		break;
-	}
+	copy(dst, src, cnt, kind, shapes_copy(cnt, kind));
+	known_tell();
 	return ACL_SUCCESS;
 }
 
 rtError_t rtMemcpyAsync(void *dst, uint64_t destMax, const void *src, uint64_t cnt, int32_t kind,
 			rtStream_t stm)
 {
-	static void (*const runs[])(struct task * task) = {
-		[COPY_IS_DONE] = run_copy,
-		[COPY_IS_ZERO] = run_set,
-		[COPY_IS_SKIPPED] = run_nothing,
-	};
-
 	if (!may_copy(dst, destMax, src, cnt, kind))
 		return ACL_ERROR_RT_PARAM_INVALID;
 	return submit(
 		&(struct copy_task){
-			.task.run = runs[shapes_copy(cnt, kind)],
+			.task.run = run_copy,
 			.dst = dst,
 			.src = src,
+			.kind = kind,
+			.way = shapes_copy(cnt, kind),
 			.size = cnt,
 		},
 		stm);
@@ -263,8 +267,7 @@ rtError_t rtMemset(void *devPtr, uint64_t destMax, uint32_t val, uint64_t cnt)
 {
 	if (!devPtr || cnt == 0 || cnt > destMax)
 		return ACL_ERROR_RT_PARAM_INVALID;
-	if (shapes_copy(cnt, ACL_MEMCPY_DEVICE_TO_DEVICE) == COPY_IS_DONE)
-		memset(devPtr, (int)val, cnt);
+	set(devPtr, (int)val, cnt);
 	return ACL_SUCCESS;
 }
 
@@ -274,9 +277,7 @@ rtError_t rtMemsetAsync(void *devPtr, uint64_t destMax, uint32_t val, uint64_t c
 		return ACL_ERROR_RT_PARAM_INVALID;
 	return submit(
 		&(struct copy_task){
-			.task.run = shapes_copy(cnt, ACL_MEMCPY_DEVICE_TO_DEVICE) == COPY_IS_DONE
-					    ? run_set
-					    : run_nothing,
+			.task.run = run_set,
 			.dst = devPtr,
 			.value = (int)val,
 			.size = cnt,

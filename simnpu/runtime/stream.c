@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "codes.h"
+#include "known.h"
 #include "device.h"
 #include "event.h"
 #include "host.h"
@@ -541,7 +542,10 @@ rtError_t rtStreamSynchronizeWithTimeout(rtStream_t stm, int32_t timeout)
 	struct stream *s;
 	int error = stream_find(stm, &s);
 
-	return error ? error : stream_wait(s, timeout);
+	if (!error)
+		error = stream_wait(s, timeout);
+	known_tell();
+	return error;
 }
 
 rtError_t rtSimStreamIdle(rtStream_t stm, bool *idle)

@@ -194,7 +194,7 @@ static int print(const struct options *options, const struct dry_answer *answer)
 	strbuf_fini(&text);
 	if (!dry_fits(answer))
 		return MSCOPE_EXIT_CONDITION;
-	return dry_is_fine(answer->figures) ? MSCOPE_EXIT_OK : MSCOPE_EXIT_FAILED;
+	return dry_is_whole(answer->figures) ? MSCOPE_EXIT_OK : MSCOPE_EXIT_FAILED;
 }
 
 int cmd_dryrun(const struct options *options)

@@ -26,7 +26,7 @@ bool dry_fits(const struct dry_answer *answer)
 /* The program went the whole way that was asked for: what it needs is known. */
 static bool is_whole(const struct dry_answer *answer)
 {
-	return dry_is_fine(answer->figures) && answer->figures->stuck == NULL;
+	return dry_is_whole(answer->figures);
 }
 
 /* How sure the figures are: "", "at least " or "at most ". */
@@ -78,7 +78,7 @@ static void add_fit(const struct dry_result *run, struct strbuf *out)
 		strbuf_add_str(out, "does not fit");
 		return;
 	}
-	strbuf_add_str(out, "fits");
+	strbuf_add_str(out, dry_is_whole(run) ? "fits" : "fits so far");
 	if (run->device.bytes > used) {
 		strbuf_add_str(out, ", ");
 		strbuf_add_size(out, run->device.bytes - used);
@@ -232,7 +232,10 @@ static void json_device(const struct dry_result *run, struct json *json)
 	json_object(json, NULL);
 	json_string(json, "device", run->device.name);
 	json_u64(json, "bytes", run->device.bytes);
-	json_bool(json, "fits", !dry_ran_out(run));
+	if (dry_is_whole(run) || dry_ran_out(run))
+		json_bool(json, "fits", !dry_ran_out(run));
+	else
+		json_null(json, "fits");
 	json_u64(json, "refused_requests", run->refusals);
 	if (dry_ran_out(run)) {
 		json_u64(json, "dies_in_step", run->oom_step > 0 ? run->oom_step : run->steps + 1);

@@ -384,6 +384,11 @@ bool dry_is_fine(const struct dry_result *result)
 	return WIFEXITED(result->status) && WEXITSTATUS(result->status) == 0;
 }
 
+bool dry_is_whole(const struct dry_result *result)
+{
+	return dry_is_fine(result) && result->stuck == NULL;
+}
+
 bool dry_ran_out(const struct dry_result *result)
 {
 	return !dry_is_fine(result) && result->refusals > 0;

@@ -60,6 +60,9 @@ void dry_fini(struct dry_result *result);
 /* The program ended as it should, or was ended after its steps. */
 bool dry_is_fine(const struct dry_result *result);
 
+/* The same, and was not ended before them. */
+bool dry_is_whole(const struct dry_result *result);
+
 /* It failed, and a request of its was refused before. */
 bool dry_ran_out(const struct dry_result *result);
 

@@ -39,3 +39,26 @@ def test_steps_of_mstx_count_instead_of_those_of_optimizers(client):
     assert "; no device was used: 2 steps in " in dry.stdout
     assert [json.loads(line) for line in dry.stderr.splitlines() if line.startswith('{"step"')] == [{"step": 1}, {"step": 2}]
     assert not (dry.out / "saved").exists() and not (dry.out / "finally").exists()
+
+
+def test_values_that_were_not_computed_have_their_lines(client):
+    """Small tensors are computed. What follows from large ones is as large as it can be, or reads as 0; none of it without a word."""
+    dry = dryrun(client, "dry_values.py", tool=["--json"])
+    assert dry.code == 0, dry.stderr
+    [answer] = dry.lines
+    assert answer["figures"] == "at most" and answer["steps"] == 3
+    assert answer["values_not_computed"] == [
+        "dry_values.py:16 assert torch.isfinite(out).all() read without its value",
+        "dry_values.py:17 torch.isnan(out).any().item() read as 0",
+        "dry_values.py:19 mask.nonzero() taken as full (upper bound)",
+        "dry_values.py:20 out[mask] taken as full (upper bound)",
+        "dry_values.py:22 sums[sums > 0] taken as full (upper bound)",
+        "dry_values.py:27 loss.backward() taken as full (upper bound)"]
+
+
+def test_a_loop_that_waits_for_such_a_value_ends_with_a_sentence(client):
+    dry = dryrun(client, "dry_values.py", "loop")
+    assert dry.code == 1
+    assert ("The dry run ended at dry_values.py:24 loss.item(): it read a value that was not computed 10,000 times, without a step and without "
+            "more memory.\n") in dry.stdout
+    assert "Needs at least " in dry.stdout and ": fits so far, " in dry.stdout

@@ -1,30 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIMNPU_SHAPES=1: the simulated NPU computes only what is small, and a program asks for the same memory, to the byte."""
-import pytest
-
 # Lower than the default, because the tensors of these programs are small.
 SHAPES = {"SIMNPU_SHAPES": "1", "SIMNPU_SHAPES_COMPUTED": "64"}
 
 
-def moves(result):
-    """What is allocated and freed in each pool of each device, in its order, with the sums that the rows have."""
-    found = {}
+# Of story.py all but its threads, which take turns by chance.
+PROGRAMS = ("story.py tensors training streams pinned devices caches", "train.py", "classes.py", "leak.py", "waste.py", "smoke_leaks.py")
+
+
+def moves(client, env):
+    """What each program allocates and frees in each pool of each device, in its order, with the sums that the rows have."""
+    result = client.trace("each.py", *PROGRAMS, env={"TASK_QUEUE_ENABLE": "0", **env}).check()
+    programs = {line["pid"]: line["program"] for line in result.lines if "program" in line}
+    found = {program: {} for program in programs.values()}
     for row in result.rows():
-        if row.event in ("MALLOC", "FREE") and row.type in ("PTA", "PTA_WORKSPACE", "HAL"):
-            found.setdefault((row.device, row.type), []).append((row.event, row.attr["size"], row.attr.get("used"), row.attr.get("total")))
+        if row.pid in programs and row.event in ("MALLOC", "FREE") and row.type in ("PTA", "PTA_WORKSPACE", "HAL"):
+            found[programs[row.pid]].setdefault((row.device, row.type), []).append(
+                (row.event, row.attr["size"], row.attr.get("used"), row.attr.get("total")))
     return found
 
 
-# Of story.py all but its threads, which take turns by chance.
-@pytest.mark.parametrize("words", [["story.py", "tensors", "training", "streams", "pinned", "devices", "caches"], ["train.py"], ["classes.py"],
-                                   ["leak.py"], ["waste.py"], ["smoke_leaks.py"]], ids=lambda words: words[0])
-def test_memory_is_the_same_to_the_byte(client, words):
-    """TASK_QUEUE_ENABLE=0: the order of rows is that of the program. Its own assertions about values are left out (-O)."""
-    command = client.command(*words)
-    command.insert(1, "-O")
-    seen = [moves(client.trace(None, command=command, env={"TASK_QUEUE_ENABLE": "0", **more}).check()) for more in ({}, SHAPES)]
-    assert seen[0] == seen[1]
-    assert any(pool == "PTA" for _, pool in seen[0])
+def test_memory_is_the_same_to_the_byte(client):
+    """TASK_QUEUE_ENABLE=0: the order of rows is that of the program. Their own assertions about values are left out."""
+    computed, shapes = moves(client, {}), moves(client, SHAPES)
+    assert list(computed) == [words.split()[0] for words in PROGRAMS]
+    for program, pools in computed.items():
+        assert any(pool == "PTA" for _, pool in pools), program
+        assert shapes[program] == pools, program
 
 
 def test_seven_thousand_million_parameters_cost_no_memory_of_the_host(client):

@@ -136,6 +136,21 @@ const char *rtSimFailure(void);
 /* Elements of the largest tensor that operators compute with: RT_SIM_ALL unless SIMNPU_SHAPES=1. */
 #define RT_SIM_ALL (INT64_MAX - 1)
 int64_t rtSimComputed(void);
+/*
+ * With it: which bytes of devices have values that were computed; all of them otherwise. rtSimUnknown(), in a task, says that the program gets
+ * others, enum rt_sim_unknown; whoever waits next for a stream, an event or a device calls the listener with it, on its own thread. Names
+ * stay where they are.
+ */
+enum rt_sim_unknown {
+	RT_SIM_READ_ZERO, /* the host gets zeros */
+	RT_SIM_READ,	  /* the host gets what was made of zeros, or keeps what it had */
+	RT_SIM_FULL, /* an operator of this name gives a result that is as large as it can be */
+};
+typedef void (*rtSimListener)(uint32_t kind, const char *name);
+void rtSimKnow(const void *data, uint64_t bytes, bool is_known);
+bool rtSimIsKnown(const void *data, uint64_t bytes);
+void rtSimUnknown(uint32_t kind, const char *name);
+void rtSimListen(rtSimListener listener);
 rtError_t rtGetStreamId(rtStream_t stm, int32_t *streamId);
 
 rtError_t rtEventCreate(rtEvent_t *evt);
