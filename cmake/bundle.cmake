@@ -2,7 +2,7 @@
 # The page of the viewer as one file: cmake -DWEB=DIR -DOUT=FILE -P bundle.cmake. Modules are put behind each other in the order of
 # what they import, without their imports and exports; page.html has the places where style and script go. -DPAGE=store: the page of a
 # store, store.html.
-set(modules format axis places data draw live page pointer timeline blocks ranks compare flame segments table moment findings main)
+set(modules format axis places data draw live page pointer whatif timeline blocks ranks compare flame segments table moment findings main)
 if(NOT PAGE)
   set(PAGE page)
 elseif(PAGE STREQUAL "store")

@@ -308,6 +308,7 @@ struct player {
 	} * late;
 	size_t late_first, late_count;
 	struct program_result *out;
+	uint64_t *reserved; /* after each event of the history; NULL: not wanted */
 };
 
 static int play_late(struct player *player, bool all)
@@ -404,11 +405,12 @@ static int play_event(struct player *player, size_t i)
 	return 0;
 }
 
-int program_play(const struct program *program, const struct twin_conditions *conditions,
-		 enum program_waits waits, bool stop, struct program_result *out)
+static int play(const struct program *program, const struct twin_conditions *conditions,
+		enum program_waits waits, bool stop, struct program_result *out, uint64_t *reserved)
 {
 	size_t ids = (size_t)program->request_count + 1;
-	struct player player = {.program = program, .waits = waits, .out = out};
+	struct player player = {
+		.program = program, .waits = waits, .out = out, .reserved = reserved};
 	int status = twin_new(conditions, &player.twin);
 
 	*out = (struct program_result){.refused_at = SIZE_MAX};
@@ -424,6 +426,8 @@ int program_play(const struct program *program, const struct twin_conditions *co
 		status = open_lanes(program, player.twin);
 	for (size_t i = 0; i < program->event_count && status == 0; i++) {
 		status = play_event(&player, i);
+		if (reserved != NULL && program->sources[i] != 0)
+			reserved[program->sources[i] - 1] = twin_figures(player.twin)->reserved;
 		if (stop && out->refused_at != SIZE_MAX)
 			break;
 	}
@@ -435,5 +439,29 @@ int program_play(const struct program *program, const struct twin_conditions *co
 	free(player.blocks);
 	free(player.asked);
 	free(player.late);
+	return status;
+}
+
+int program_play(const struct program *program, const struct twin_conditions *conditions,
+		 enum program_waits waits, bool stop, struct program_result *out)
+{
+	return play(program, conditions, waits, stop, out, NULL);
+}
+
+int program_reserved(const struct program *program, const struct twin_conditions *conditions,
+		     uint64_t *out)
+{
+	size_t count = program->history->event_count, i;
+	struct program_result result;
+	int status;
+
+	for (i = 0; i < count; i++)
+		out[i] = UINT64_MAX;
+	status = play(program, conditions, PROGRAM_AS_RECORDED, false, &result, out);
+	/* Events that only the record has, of its segments, change nothing in a play. */
+	for (i = 0; i < count; i++) {
+		if (out[i] == UINT64_MAX)
+			out[i] = i == 0 ? 0 : out[i - 1];
+	}
 	return status;
 }

@@ -71,6 +71,10 @@ enum program_waits {
 int program_play(const struct program *program, const struct twin_conditions *conditions,
 		 enum program_waits waits, bool stop, struct program_result *out);
 
+/* What the pool reserves after each event of the history, of which `out` has as many, in a play with frees as recorded. 0 or -ENOMEM. */
+int program_reserved(const struct program *program, const struct twin_conditions *conditions,
+		     uint64_t *out);
+
 /* How a replay of the record itself compares. */
 struct program_agreement {
 	bool agrees;

@@ -11,6 +11,7 @@
 #include "findings/site.h"
 #include "base/array.h"
 #include "base/map.h"
+#include "engine/what_if_curves.h"
 #include "sink/report_watch.h"
 #include "viewer/groups.h"
 
@@ -298,6 +299,15 @@ void answer_waste(struct model *model, const struct question *question, struct j
 	(void)question;
 	if (model->complete)
 		analyses_json_of(&model->pass.analyses, ANALYSIS_ID_inefficient, &view, json);
+}
+
+void answer_what_if(struct model *model, const struct question *question, struct json *json)
+{
+	const struct what_if_span span = {question->from_ns, question->to_ns, question->width};
+
+	if (question->pool < model->pool_count && model->complete &&
+	    model->pools[question->pool].pool == POOL_pta)
+		what_if_curves(model->word, model->pools[question->pool].device, &span, json);
 }
 
 /* ---- series ---- */

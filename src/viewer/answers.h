@@ -85,6 +85,9 @@ void answer_highest(struct model *model, const struct question *question, struct
 /* The pool at `at` by address: segments from the driver, the blocks in them, and the holes between these. */
 void answer_segments(struct model *model, const struct question *question, struct json *json);
 
+/* What a pool of PyTorch would reserve from `from` to `to` under other settings, best first; "refusal" says why that is not known. */
+void answer_what_if(struct model *model, const struct question *question, struct json *json);
+
 /* What was not used well, as `info` tells it. */
 void answer_waste(struct model *model, const struct question *question, struct json *json);
 

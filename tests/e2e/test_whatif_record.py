@@ -218,3 +218,29 @@ def test_what_was_requested_at_once_does_not_depend_on_the_cache(launch, msmemsc
     assert msmemscope("info", "--fail-on=requested:41000004", project, output=False).returncode == 0
     failed = msmemscope("info", "--fail-on=requested:41000003", project, output=False)
     assert failed.returncode == 4 and "39.1 MiB of PTA on device 0 were requested at once" in failed.stderr
+
+
+def test_the_page_has_a_curve_of_each_setting_beside_the_recorded_one(launch, whatif, view, browser):
+    """Each curve reaches the peak that whatif says, the run's own is the recorded line, and the chosen one is drawn."""
+    project = launch("torch.cuda.init()\nfree(request(200 * M))\nkept = request(50 * M), request(180 * M)\nfree(kept[0])\nfree(kept[1])\n").project().path
+    pool, opened = whatif(project), view(project)
+    assert pool["agrees"] and peaks(pool)["expandable_segments:True"] < pool["reserved_peak"]
+    summary = opened.ask("summary", process=0)
+    [index] = [one["index"] for one in summary["pools"] if one["pool"] == "PTA"]
+    span = {"process": 0, "pool": index, "from": 0, "to": summary["to_ns"], "width": 400}
+    answer = opened.ask("whatif", **span)
+    assert [one["set"] for one in answer["settings"]] == [one["set"] for one in pool["settings"]] and answer["set"] == pool["set"] == ""
+    for setting in answer["settings"]:
+        assert len(setting["reserved"]) == 400 and max(setting["reserved"]) == setting["reserved_peak"] == peaks(pool)[setting["set"]]
+    [own] = [one["reserved"] for one in answer["settings"] if one["set"] == ""]
+    recorded = opened.ask("series", by="place", **span)["reserved"]
+    assert [was for was, now in zip(recorded, own) if was not in (None, now)] == [], (recorded, own)
+    assert all("settings" not in opened.ask("whatif", **{**span, "pool": one["index"]}) for one in summary["pools"] if one["pool"] != "PTA")
+    page = browser()
+    page.open(f"{opened.address}#tab=timeline&pool={index}")
+    page.press("#tools button", "one => one.textContent === 'what if'")
+    page.wait("document.getElementById('main').dataset.whatif === 'expandable_segments:True'")
+    assert "expandable_segments:True: 240.0 MiB (−140.0 MiB)" in page.run("document.querySelector('#whatif option:checked').textContent")
+    page.run("(() => { const choice = document.getElementById('whatif'); choice.value = ''; choice.dispatchEvent(new Event('change')); })()")
+    page.wait("document.getElementById('main').dataset.whatif === ''")
+    assert page.errors == []

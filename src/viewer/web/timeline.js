@@ -6,6 +6,7 @@ import { bytes, span } from "./format.js";
 import { button, change, fetchSeries, make, page, pool, show, state } from "./page.js";
 import { siteOf } from "./places.js";
 import { timeAt } from "./pointer.js";
+import { whatIfSeries, whatIfTools } from "./whatif.js";
 
 const LANE = 13; // pixels of a row of ranges
 
@@ -154,7 +155,8 @@ export function drawTimeline(canvas, series, run) {
   const { pen, width, height } = begin(canvas), view = { from: state.from, to: state.to };
   if (series === null || series.most === undefined) return;
   const ranges = rangeRows(run.ranges ?? [], view, 3), lanes = Math.max(0, ...ranges.map(([row]) => row + 1));
-  const own = most(series, ["most", ...(state.lines ? ["reserved"] : [])]), device = most(series, ["device"]);
+  const other = whatIfSeries();
+  const own = Math.max(most(series, ["most", ...(state.lines ? ["reserved"] : [])]), other === null ? 0 : most(other, ["whatif"])), device = most(series, ["device"]);
   // The device may hold far more of others: then it is told and not drawn, and the pool keeps its room.
   const far = device > 2 * own, top = state.lines && !far ? Math.max(own, device) : own;
   const place = axes(pen, width, height, view, top * (1.08 + lanes * LANE / Math.max(100, height - 60)), run.from_ns), labels = [];
@@ -169,6 +171,8 @@ export function drawTimeline(canvas, series, run) {
     line(pen, series, "reserved", place, css("--text"), [5, 3], "reserved", labels);
     if (!far) line(pen, series, "device", place, css("--warn"), [2, 3], "device", labels);
   }
+  if (other !== null) line(pen, other, "whatif", place, css("--good"), [8, 3], other.name, labels);
+  canvas.dataset.whatif = other?.name ?? "";
   if (series.leaked !== undefined) line(pen, series, "leaked", place, leakColour(), [], "leaked", labels);
   drawRanges(pen, place.plot, place.x, ranges);
   drawMarkers(pen, place, run.markers, lanes * LANE);
@@ -256,6 +260,7 @@ function axisTool() {
 export function timeTools(...more) {
   const { run } = page, parts = [...groupTools(), ...more];
   if (state.tab === "timeline" && pool().figures.length > 1) parts.push(button("reserved, device", state.lines, () => change({ lines: !state.lines })));
+  if (state.tab === "timeline") parts.push(...whatIfTools());
   parts.push(axisTool());
   parts.push(button("whole run", false, () => show(run.from_ns, run.to_ns)));
   parts.push(make("span", "", `${span(state.to - state.from)} shown${state.tab === "timeline" ? "; click: moment A, shift click: B" : ""}`));
