@@ -5,11 +5,9 @@
 
 #include "symbols/demangle.h"
 
-/* A name longer than this has its functions shortened in the middle. */
-#define NAME_BYTES 96
-
-/* What is left of a function's name then, at either end. */
-#define FUNCTION_ENDS 12
+/* A function that is longer than both of its ends loses its middle. */
+#define FUNCTION_START 44u
+#define FUNCTION_END   24u
 
 uint32_t site_of(struct replay *replay, uint32_t stack)
 {
@@ -62,26 +60,33 @@ static void add_framework(const struct stack_line *line, struct strbuf *out)
 	strbuf_add_str(out, at);
 }
 
-/* A function's name; with `brief` a long one loses its middle. */
-static void add_function(const char *function, bool brief, struct strbuf *out)
+/* Where a part of UTF-8 text may begin: at `at`, or after it. */
+static size_t next_character(const char *text, size_t at)
+{
+	while (((unsigned char)text[at] & 0xc0) == 0x80)
+		at++;
+	return at;
+}
+
+static void add_function(const char *function, struct strbuf *out)
 {
 	size_t length = strlen(function);
 
-	if (!brief || length <= 2 * FUNCTION_ENDS + 3) {
+	if (length <= FUNCTION_START + 3 + FUNCTION_END) {
 		strbuf_add_str(out, function);
 		return;
 	}
-	strbuf_add(out, function, FUNCTION_ENDS);
+	strbuf_add(out, function, next_character(function, FUNCTION_START));
 	strbuf_add_str(out, "...");
-	strbuf_add_str(out, function + length - FUNCTION_ENDS);
+	strbuf_add_str(out, function + next_character(function, length - FUNCTION_END));
 }
 
-static void add_c_function(const struct stack_line *line, bool brief, struct strbuf *out)
+static void add_c_function(const struct stack_line *line, struct strbuf *out)
 {
 	struct strbuf name = {0};
 
-	demangle_shorten(line->function, &name);
-	add_function(strbuf_str(&name), brief, out);
+	demangle_brief(line->function, &name);
+	add_function(strbuf_str(&name), out);
 	strbuf_fini(&name);
 }
 
@@ -137,7 +142,7 @@ static enum torch_frame torch_frame(const struct stack_line *line, struct strbuf
 	return frame;
 }
 
-void site_frame(const struct stack_line *line, bool brief, struct strbuf *out)
+void site_frame(const struct stack_line *line, struct strbuf *out)
 {
 	if (line->script && line->origin != ORIGIN_USER) {
 		add_framework(line, out);
@@ -145,13 +150,13 @@ void site_frame(const struct stack_line *line, bool brief, struct strbuf *out)
 		strbuf_addf(out, "%s:%u", base_name(line->file), line->line);
 		if (strcmp(line->function, "<module>") != 0) {
 			strbuf_add_char(out, ' ');
-			add_function(line->function, brief, out);
+			add_function(line->function, out);
 		}
 	} else if (line->function == NULL) {
 		strbuf_addf(out, "%s+", line->module == NULL ? "?" : base_name(line->module));
 		strbuf_add_hex(out, line->offset, 1);
 	} else if (line->origin == ORIGIN_USER || torch_frame(line, out) == TORCH_OTHER) {
-		add_c_function(line, brief, out);
+		add_c_function(line, out);
 		if (line->origin != ORIGIN_USER)
 			return;
 		if (line->file != NULL && line->line != 0)
@@ -161,8 +166,7 @@ void site_frame(const struct stack_line *line, bool brief, struct strbuf *out)
 	}
 }
 
-/* A frame on a line of its own. */
-static void add_long(const struct stack_line *line, struct strbuf *out)
+void site_frame_long(const struct stack_line *line, struct strbuf *out)
 {
 	if (line->script) {
 		strbuf_addf(out, "%s(%u): %s", line->file, line->line, line->function);
@@ -173,7 +177,7 @@ static void add_long(const struct stack_line *line, struct strbuf *out)
 		strbuf_add_hex(out, line->offset, 1);
 		return;
 	}
-	demangle_shorten(line->function, out);
+	demangle_brief(line->function, out);
 	if (line->file != NULL && line->line != 0)
 		strbuf_addf(out, " (%s:%u)", line->file, line->line);
 	else if (line->module != NULL)
@@ -308,7 +312,7 @@ bool site_frame_tells(const struct stack_line *lines, uint32_t count, uint32_t a
 	       line->script == lines[user].script && !is_passing(line);
 }
 
-static void add_frames(const struct stack_line *lines, uint32_t count, uint64_t shown, bool brief,
+static void add_frames(const struct stack_line *lines, uint32_t count, uint64_t shown,
 		       struct strbuf *out)
 {
 	const char *between = "";
@@ -318,24 +322,17 @@ static void add_frames(const struct stack_line *lines, uint32_t count, uint64_t 
 		if (!(shown >> (i - 1) & 1))
 			continue;
 		strbuf_add_str(out, between);
-		site_frame(&lines[i - 1], brief, out);
+		site_frame(&lines[i - 1], out);
 		between = " -> ";
 	}
 }
 
-void site_add_frames(const struct stack_line *lines, uint32_t count, uint64_t shown,
-		     struct strbuf *out)
+void site_add_name(struct replay *replay, uint32_t stack, const struct stack_line *lines,
+		   uint32_t count, uint64_t shown, struct strbuf *out)
 {
-	struct strbuf whole = {0};
-
-	add_frames(lines, count, shown, false, &whole);
-	if (whole.length > NAME_BYTES) {
-		strbuf_reset(&whole);
-		add_frames(lines, count, shown, true, &whole);
-	}
-	strbuf_add_str(out, strbuf_str(&whole));
-	out->failed = out->failed || strbuf_failed(&whole);
-	strbuf_fini(&whole);
+	if (replay_stack_is_cut(replay, stack) && next_user(lines, count, 0) == count)
+		strbuf_add_str(out, "... -> ");
+	add_frames(lines, count, shown, out);
 }
 
 bool site_line(struct replay *replay, uint32_t stack, struct strbuf *out)
@@ -345,23 +342,49 @@ bool site_line(struct replay *replay, uint32_t stack, struct strbuf *out)
 
 	if (count == 0)
 		return false;
-	site_add_frames(lines, count, site_frames_shown(lines, count), out);
+	site_add_name(replay, stack, lines, count, site_frames_shown(lines, count), out);
 	return true;
+}
+
+uint32_t site_own_frames(const struct stack_line *lines, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = count; i > 0; i--) {
+		const struct stack_line *line = &lines[i - 1];
+
+		if (!line->script && line->function != NULL && strcmp(line->function, "main") == 0)
+			return i;
+	}
+	for (i = count; i > 0 && lines[i - 1].origin == ORIGIN_STANDARD && !lines[i - 1].script;
+	     i--)
+		;
+	return i > 0 ? i : count;
+}
+
+static bool is_listed(const struct stack_line *line, bool all)
+{
+	return line->origin != ORIGIN_TOOL && (all || line->origin == ORIGIN_USER);
 }
 
 void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out)
 {
-	uint32_t count, i, shown = 0;
+	uint32_t count, i, from, shown = 0;
 	const struct stack_line *lines = replay_stack_lines(replay, stack, &count);
 	bool all = frames == SITE_ALL || next_user(lines, count, 0) == count;
 
-	for (i = 0; i < count && shown < frames; i++) {
-		if (lines[i].origin == ORIGIN_TOOL || (!all && lines[i].origin != ORIGIN_USER))
+	count = site_own_frames(lines, count);
+	/* The innermost ones are shown. */
+	for (from = 0; from < count && shown < frames; from++)
+		shown += is_listed(&lines[from], all);
+	if (count > 0 && from == count && replay_stack_is_cut(replay, stack))
+		strbuf_add_str(out, "    ...\n");
+	for (i = from; i > 0; i--) {
+		if (!is_listed(&lines[i - 1], all))
 			continue;
 		strbuf_add_str(out, "    ");
-		add_long(&lines[i], out);
+		site_frame_long(&lines[i - 1], out);
 		strbuf_add_char(out, '\n');
-		shown++;
 	}
 }
 

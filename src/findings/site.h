@@ -48,16 +48,23 @@ uint64_t site_frames_shown(const struct stack_line *lines, uint32_t count);
 /* Whether a person could tell call sites apart by this frame: the user's own, or what a framework calls by a name. */
 bool site_frame_tells(const struct stack_line *lines, uint32_t count, uint32_t at);
 
-/* Appends one frame as a name shows it; `brief`: long functions lose their middle. */
-void site_frame(const struct stack_line *line, bool brief, struct strbuf *out);
+/* Appends one frame as a name shows it. */
+void site_frame(const struct stack_line *line, struct strbuf *out);
 
-/* Appends these frames, the outermost first, with " -> " between them. */
-void site_add_frames(const struct stack_line *lines, uint32_t count, uint64_t shown,
-		     struct strbuf *out);
+/* Appends one frame for a line of its own, with the whole path of its file. */
+void site_frame_long(const struct stack_line *line, struct strbuf *out);
+
+/* Appends these frames, the outermost first, with " -> " between them; "..." if the user's own are beyond what was recorded. */
+void site_add_name(struct replay *replay, uint32_t stack, const struct stack_line *lines,
+		   uint32_t count, uint64_t shown, struct strbuf *out);
+
+/* How many of the frames a list for people has: those outside of main(), and what starts a thread, are the same in every stack. */
+uint32_t site_own_frames(const struct stack_line *lines, uint32_t count);
 
 /*
- * Appends the frames of a stack from the user's own on: indented, a line each, at most `frames`; those of others are left out.
- * With SITE_ALL every frame but those of a recorder. Nothing if no stack was recorded.
+ * Appends the frames of a stack that are the user's own: indented, a line each, the outermost first as in a name, at most `frames`,
+ * the innermost ones; those of others are left out. With SITE_ALL every frame but those of a recorder and those outside of main().
+ * A stack that was cut starts with "...". Nothing if no stack was recorded.
  */
 void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out);
 

@@ -74,7 +74,7 @@ int site_names_add(struct site_names *names, struct replay *replay, uint32_t sta
 		if (!(named->shown >> i & 1) && !site_frame_tells(lines, count, i))
 			continue;
 		strbuf_reset(&text);
-		site_frame(&lines[i], false, &text);
+		site_frame(&lines[i], &text);
 		frame->at = i;
 		r = strbuf_failed(&text) ? -ENOMEM : frame_number(names, &text, &frame->text);
 		names->frame_count++;
@@ -119,6 +119,21 @@ static const struct named_frame *frame_at(const struct site_names *names,
 					  const struct named_site *named, uint32_t depth)
 {
 	return depth < named->count ? &names->frames[named->first + depth] : NULL;
+}
+
+/* A name starts with a line of the user: what a framework called is shown with the frame of the user that called it. */
+static void start_with_user(struct named_site *named, const struct stack_line *lines,
+			    uint32_t count)
+{
+	uint32_t i, outer = 0;
+
+	count = count < SITE_FRAMES ? count : SITE_FRAMES;
+	for (i = 0; i < count; i++)
+		outer = named->shown >> i & 1 ? i : outer;
+	for (i = outer; i < count && lines[i].origin != ORIGIN_USER; i++)
+		;
+	if (i < count)
+		named->shown |= UINT64_C(1) << i;
 }
 
 /* Shows the innermost frame in which these call sites, whose names are the same, differ. False if none does. */
@@ -186,8 +201,9 @@ int site_names_settle(struct site_names *names, struct replay *replay)
 		uint32_t count;
 		const struct stack_line *lines = replay_stack_lines(replay, named->site, &count);
 
+		start_with_user(named, lines, count);
 		named->name = names->names.length;
-		site_add_frames(lines, count, named->shown, &names->names);
+		site_add_name(replay, named->site, lines, count, named->shown, &names->names);
 		strbuf_add_char(&names->names, '\0');
 	}
 	return strbuf_failed(&names->names) ? -ENOMEM : 0;

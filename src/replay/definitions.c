@@ -200,12 +200,12 @@ int definitions_take_code_def(struct replay *replay, const struct trace_event *e
 
 /* Decodes the Python frames of a stack into `places`; those of unknown functions are left out. 0 or -ENOMEM. */
 static int read_places(struct replay *replay, const struct writer *writer, const uint8_t *words,
-		       size_t count, size_t *out_count)
+		       size_t count, struct stack_places *out)
 {
 	struct definitions *d = &replay->definitions;
 	size_t i;
 
-	*out_count = 0;
+	out->count = 0;
 	if (array_reserve(&d->places, &d->place_room, count, sizeof(*d->places)) < 0)
 		return -ENOMEM;
 	for (i = 0; i < count; i++) {
@@ -218,9 +218,10 @@ static int read_places(struct replay *replay, const struct writer *writer, const
 			replay->totals.oddities.bad_definitions++;
 			continue;
 		}
-		d->places[(*out_count)++] =
+		d->places[out->count++] =
 			(struct python_place){.code = code - 1, .offset = (uint32_t)(word >> 32)};
 	}
+	out->all = d->places;
 	return 0;
 }
 
@@ -231,9 +232,9 @@ int definitions_take_stack_def(struct replay *replay, const struct trace_event *
 	/* Inside a checkpoint functions have numbers of the checkpoint's own, also in stacks of other writers. */
 	const struct writer *coder = writers_get(&replay->writers, event->writer);
 	struct definitions *d = &replay->definitions;
+	struct stack_places places;
 	struct event_stack_def def;
 	uint32_t stack;
-	size_t places;
 	int r;
 
 	event_stack_def_decode(event->words, &def);
@@ -242,11 +243,11 @@ int definitions_take_stack_def(struct replay *replay, const struct trace_event *
 		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
+	places.cut = def.python_cut != 0;
 	r = read_places(replay, coder, event->payload + def.c_frames * 8, def.python_frames,
 			&places);
 	if (r == 0)
-		r = stacks_intern(&d->stacks, event->payload, def.c_frames, d->places, places,
-				  &stack);
+		r = stacks_intern(&d->stacks, event->payload, def.c_frames, places, &stack);
 	return r < 0 ? r : numbers_put(&writer->stacks, (uint32_t)def.id, stack);
 }
 
@@ -278,6 +279,11 @@ const struct python_place *replay_places(const struct replay *replay, uint32_t s
 					 uint32_t *out_count)
 {
 	return stacks_places(&replay->definitions.stacks, stack, out_count);
+}
+
+bool replay_stack_is_cut(const struct replay *replay, uint32_t stack)
+{
+	return stacks_is_cut(&replay->definitions.stacks, stack);
 }
 
 const char *replay_frame_text(struct replay *replay, const struct frame *frame)
@@ -439,7 +445,7 @@ static void save_stack(struct builder *b, const struct stacks *stacks, uint32_t 
 	const struct python_place *places = stacks_places(stacks, index, &place_count);
 
 	BUILDER_BEGIN(b, kept_stack, 0, .id = index, .c_frames = count,
-		      .python_frames = place_count);
+		      .python_frames = place_count, .python_cut = stacks_is_cut(stacks, index));
 	builder_payload(b, frames, count * sizeof(*frames));
 	for (i = 0; i < place_count; i++) {
 		uint64_t word = code_number(places[i].code) | (uint64_t)places[i].offset << 32;
@@ -468,7 +474,8 @@ int definitions_load_kept_stack(struct replay *replay, const struct trace_event 
 	struct definitions *d = &replay->definitions;
 	struct writer *own = replay->writers.checkpoint;
 	struct event_kept_stack kept;
-	size_t places, bytes;
+	struct stack_places places;
+	size_t bytes;
 	uint32_t stack;
 	int r;
 
@@ -478,9 +485,9 @@ int definitions_load_kept_stack(struct replay *replay, const struct trace_event 
 		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
+	places.cut = kept.python_cut != 0;
 	r = read_places(replay, own, event->payload + bytes, kept.python_frames, &places);
 	if (r == 0)
-		r = stacks_intern_frames(&d->stacks, event->payload, kept.c_frames, d->places,
-					 places, &stack);
+		r = stacks_intern_frames(&d->stacks, event->payload, kept.c_frames, places, &stack);
 	return r < 0 ? r : numbers_put(&own->stacks, (uint32_t)kept.id, stack);
 }

@@ -586,6 +586,9 @@ struct stack_line {
 const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stack,
 					    uint32_t *out_count);
 
+/* Whether it had more Python frames than were recorded. */
+bool replay_stack_is_cut(const struct replay *replay, uint32_t stack);
+
 /* The lowest stack with the same functions and lines; see sites.h. 0 for 0. */
 uint32_t replay_site(struct replay *replay, uint32_t stack);
 

@@ -43,13 +43,14 @@ static struct map_key hash_frames(const struct frame *frames, size_t count)
 	return key;
 }
 
-static struct map_key hash_places(struct map_key key, const struct python_place *places,
-				  size_t count)
+static struct map_key hash_places(struct map_key key, const struct stack_places *places)
 {
 	size_t i;
 
-	for (i = 0; i < count; i++) {
-		uint64_t word = (uint64_t)places[i].offset << 32 | places[i].code;
+	key.b += places->cut;
+	for (i = 0; i < places->count; i++) {
+		const struct python_place *place = &places->all[i];
+		uint64_t word = (uint64_t)place->offset << 32 | place->code;
 
 		key.a = (key.a ^ word) * UINT64_C(0x9fb21c651e98df25);
 		key.a ^= key.a >> 29;
@@ -69,8 +70,8 @@ static int reserve_frames(struct stacks *stacks, size_t count)
 }
 
 /* Interns the stack whose frames lie behind those that are in use. */
-static int intern(struct stacks *stacks, size_t count, const struct python_place *places,
-		  size_t place_count, uint32_t *out_stack)
+static int intern(struct stacks *stacks, size_t count, const struct stack_places *places,
+		  uint32_t *out_stack)
 {
 	struct map_key key;
 	uint64_t *known;
@@ -82,24 +83,23 @@ static int intern(struct stacks *stacks, size_t count, const struct python_place
 			return r;
 		stacks->all[stacks->count++] = (struct stack){0};
 	}
-	if (count + place_count == 0) {
+	if (count + places->count == 0) {
 		*out_stack = 0;
 		return 0;
 	}
 	/* 128 bits of hash: two stacks that share them do not exist. */
-	key = hash_places(hash_frames(stacks->frames + stacks->frame_count, count), places,
-			  place_count);
+	key = hash_places(hash_frames(stacks->frames + stacks->frame_count, count), places);
 	known = map_get(&stacks->by_frames, key);
 	if (known != NULL) {
 		*out_stack = (uint32_t)*known;
 		return 0;
 	}
-	if (stacks->place_count + place_count > UINT32_MAX)
+	if (stacks->place_count + places->count > UINT32_MAX)
 		return -ENOMEM;
 	r = array_reserve(&stacks->all, &stacks->room, stacks->count + 1, sizeof(*stacks->all));
 	if (r == 0)
 		r = array_reserve(&stacks->places, &stacks->place_room,
-				  stacks->place_count + place_count, sizeof(*places));
+				  stacks->place_count + places->count, sizeof(*stacks->places));
 	if (r == 0)
 		r = map_put(&stacks->by_frames, key, stacks->count);
 	if (r < 0)
@@ -107,17 +107,19 @@ static int intern(struct stacks *stacks, size_t count, const struct python_place
 	stacks->all[stacks->count] = (struct stack){.first = (uint32_t)stacks->frame_count,
 						    .count = (uint32_t)count,
 						    .first_place = (uint32_t)stacks->place_count,
-						    .place_count = (uint32_t)place_count};
+						    .place_count = (uint32_t)places->count,
+						    .cut = places->cut};
 	stacks->frame_count += count;
-	if (place_count > 0)
-		memcpy(stacks->places + stacks->place_count, places, place_count * sizeof(*places));
-	stacks->place_count += place_count;
+	if (places->count > 0)
+		memcpy(stacks->places + stacks->place_count, places->all,
+		       places->count * sizeof(*places->all));
+	stacks->place_count += places->count;
 	*out_stack = (uint32_t)stacks->count++;
 	return 0;
 }
 
 int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
-		  const struct python_place *places, size_t place_count, uint32_t *out_stack)
+		  struct stack_places places, uint32_t *out_stack)
 {
 	struct frame *frames;
 	size_t i;
@@ -134,11 +136,11 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		module = modules_find(stacks->modules, frames[i].address - 1);
 		frames[i].module = module == NULL ? 0 : module->info.id;
 	}
-	return intern(stacks, count, places, place_count, out_stack);
+	return intern(stacks, count, &places, out_stack);
 }
 
 int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t count,
-			 const struct python_place *places, size_t place_count, uint32_t *out_stack)
+			 struct stack_places places, uint32_t *out_stack)
 {
 	int r = reserve_frames(stacks, count);
 
@@ -146,7 +148,7 @@ int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t co
 		return r;
 	if (count > 0)
 		memcpy(stacks->frames + stacks->frame_count, frames, count * sizeof(struct frame));
-	return intern(stacks, count, places, place_count, out_stack);
+	return intern(stacks, count, &places, out_stack);
 }
 
 const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count)
@@ -168,6 +170,11 @@ const struct python_place *stacks_places(const struct stacks *stacks, uint32_t s
 	}
 	*out_count = stacks->all[stack].place_count;
 	return *out_count == 0 ? NULL : stacks->places + stacks->all[stack].first_place;
+}
+
+bool stacks_is_cut(const struct stacks *stacks, uint32_t stack)
+{
+	return stack != 0 && stack < stacks->count && stacks->all[stack].cut;
 }
 
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame)

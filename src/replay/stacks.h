@@ -22,6 +22,14 @@ struct stack {
 	uint32_t count;
 	uint32_t first_place; /* of its Python frames in stacks.places */
 	uint32_t place_count;
+	bool cut; /* it had more Python frames */
+};
+
+/* Python frames of a stack, innermost first. */
+struct stack_places {
+	const struct python_place *all;
+	size_t count;
+	bool cut; /* there were more */
 };
 
 struct stacks {
@@ -47,12 +55,11 @@ void stacks_fini(struct stacks *stacks);
 
 /* Index of the stack with these C return addresses and Python frames, new or known. 0 or -ENOMEM. */
 int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
-		  const struct python_place *places, size_t place_count, uint32_t *out_stack);
+		  struct stack_places places, uint32_t *out_stack);
 
 /* The same of frames whose modules are known: `frames` are `count` struct frame, aligned in any way. */
 int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t count,
-			 const struct python_place *places, size_t place_count,
-			 uint32_t *out_stack);
+			 struct stack_places places, uint32_t *out_stack);
 
 /* Text of one frame as glibc's backtrace_symbols() has it. Borrowed until the next call; "" when out of memory. */
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame);
@@ -67,6 +74,7 @@ struct frame_line *stacks_lines(struct stacks *stacks, const struct frame *frame
 const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count);
 const struct python_place *stacks_places(const struct stacks *stacks, uint32_t stack,
 					 uint32_t *out_count);
+bool stacks_is_cut(const struct stacks *stacks, uint32_t stack);
 
 /* Makes the text and finds the lines of every frame, and appends them in the form that a packed trace keeps (kind FRAMES). */
 void stacks_save(struct stacks *stacks, struct strbuf *out);

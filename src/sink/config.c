@@ -96,6 +96,7 @@ void config_text(const struct session *session, struct strbuf *out)
 		{"isEffective", add_truth, true},
 		{"logLevel", add_number, session->log_level},
 		{"outputDir", add_output, 0},
+		{"pySiteDepth", add_number, session->python_depth == 0 ? SESSION_SITE_FRAMES : 0},
 		{"watchConfig", add_watch, 0},
 	};
 	struct key keys[KEYS_MAX];

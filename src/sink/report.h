@@ -17,7 +17,7 @@
 #define REPORT_TOP     10	  /* entries of a list that `info` shows */
 #define REPORT_PLACES  500	  /* entries of a list in report.txt */
 #define REPORT_BLOCKS  100	  /* blocks of a place in report.txt */
-#define REPORT_FRAMES  8	  /* of a call stack */
+#define REPORT_FRAMES  12	  /* of a call stack */
 #define REPORT_WATCHED 3	  /* watched blocks on the screen */
 #define REPORT_BYTES   (4u << 20) /* of report.txt at most */
 

@@ -2,6 +2,7 @@
 #include "sink/report_held.h"
 
 #include "base/vendors.h"
+#include "findings/site.h"
 #include "sink/project.h"
 
 static bool wants(const void *arg, const struct replay *replay, const struct block *block)
@@ -44,50 +45,40 @@ static void add_size(struct strbuf *out, uint64_t bytes, uint64_t blocks)
 	strbuf_addf(out, " in %llu block%s", (unsigned long long)blocks, blocks == 1 ? "" : "s");
 }
 
-/* Frames of a snapshot: those of Python, and where there is none those of C. */
-static void text_snapshot_stack(struct replay *replay, uint32_t stack, struct strbuf *out)
+/* A snapshot of PyTorch has the C frames of an operator as well, which say no more than its line of Python. */
+static bool is_shown(const struct stack_line *line, bool scripts, bool snapshot)
 {
-	uint32_t count, i, shown = 0, scripts = 0;
-	const struct stack_line *lines = replay_stack_lines(replay, stack, &count);
-
-	for (i = 0; i < count; i++)
-		scripts += lines[i].script;
-	for (i = 0; i < count; i++) {
-		const struct stack_line *line = &lines[i];
-
-		if (line->origin == ORIGIN_TOOL || (scripts > 0 && !line->script))
-			continue;
-		if (++shown > REPORT_FRAMES)
-			continue;
-		if (line->script)
-			strbuf_addf(out, "        %s(%u): %s\n", line->file, line->line,
-				    line->function);
-		else
-			strbuf_addf(out, "        %s\n", line->function);
-	}
-	if (shown > REPORT_FRAMES)
-		strbuf_addf(out, "        ... %u more\n", shown - REPORT_FRAMES);
+	if (line->origin == ORIGIN_TOOL)
+		return false;
+	return !scripts || line->script || (!snapshot && line->origin != ORIGIN_INTERPRETER);
 }
 
+/* The innermost frames, the outermost of them first, as in the name of a call site. */
 static void text_stack(struct replay *replay, uint32_t stack, struct strbuf *out)
 {
-	uint32_t count, i;
-	const struct python_place *places = replay_places(replay, stack, &count);
-	const struct frame *frames;
+	bool snapshot = run_is_snapshot(replay_run(replay)), scripts = false;
+	bool cut = replay_stack_is_cut(replay, stack);
+	uint32_t count, i, from, all = 0, shown = 0;
+	const struct stack_line *lines = replay_stack_lines(replay, stack, &count);
 
-	if (run_is_snapshot(replay_run(replay))) {
-		text_snapshot_stack(replay, stack, out);
-		return;
+	count = site_own_frames(lines, count);
+	for (i = 0; i < count; i++)
+		scripts |= lines[i].script;
+	for (i = 0; i < count; i++)
+		all += is_shown(&lines[i], scripts, snapshot);
+	for (from = 0; from < count && shown < REPORT_FRAMES; from++)
+		shown += is_shown(&lines[from], scripts, snapshot);
+	if (all > shown)
+		strbuf_addf(out, "        ... %s%u more\n", cut ? "at least " : "", all - shown);
+	else if (cut)
+		strbuf_add_str(out, "        ...\n");
+	for (i = from; i > 0; i--) {
+		if (!is_shown(&lines[i - 1], scripts, snapshot))
+			continue;
+		strbuf_add_str(out, "        ");
+		site_frame_long(&lines[i - 1], out);
+		strbuf_add_char(out, '\n');
 	}
-	for (i = 0; i < count && i < REPORT_FRAMES; i++)
-		strbuf_addf(out, "        %s\n", replay_place_text(replay, &places[i]));
-	if (count > REPORT_FRAMES)
-		strbuf_addf(out, "        ... %u more\n", count - REPORT_FRAMES);
-	frames = replay_frames(replay, stack, &count);
-	for (i = 0; i < count && i < REPORT_FRAMES; i++)
-		strbuf_addf(out, "        %s\n", replay_frame_text(replay, &frames[i]));
-	if (count > REPORT_FRAMES)
-		strbuf_addf(out, "        ... %u more\n", count - REPORT_FRAMES);
 }
 
 static void text_group(struct replay *replay, const struct alive_group *group, struct strbuf *out)

@@ -4,8 +4,11 @@
 #include <ctype.h>
 
 #include "findings/say.h"
+#include "sink/screen.h"
+#include "sink/screen_names.h"
 
 #define HOLDERS	  5u
+#define IN_TEXT	  72u /* columns of a name inside a sentence */
 #define LIBRARIES 3u
 
 /* ---- out of memory ---- */
@@ -26,8 +29,11 @@ static void add_head(const struct findings *found, const struct finding_oom *oom
 		strbuf_add_str(out, " free");
 	}
 	strbuf_add_char(out, '\n');
-	if (oom->place[0] != '\0')
-		strbuf_addf(out, "  at %s\n", oom->place);
+	if (oom->place[0] != '\0') {
+		strbuf_add_str(out, "  at ");
+		screen_name(oom->place, NULL, 0, SCREEN_COLUMNS - 5, out);
+		strbuf_add_char(out, '\n');
+	}
 }
 
 /* Appends a sentence that starts in lower case. */
@@ -45,7 +51,8 @@ static void add_cause(const struct findings *found, const struct finding_oom *oo
 
 	strbuf_addf(out, "Cause: %s. ", oom_cause_text(oom->cause));
 	if (growing != NULL && oom->bytes_per_step != 0) {
-		strbuf_addf(out, "%s keeps ", growing->place);
+		screen_name(growing->place, NULL, 0, IN_TEXT, out);
+		strbuf_add_str(out, " keeps ");
 		strbuf_add_size(out, oom->bytes_per_step);
 		strbuf_add_str(out, " more with every step.\n");
 	} else {
@@ -59,10 +66,13 @@ static void add_cause(const struct findings *found, const struct finding_oom *oo
 					 "reached (ulimit -v).\n"
 				       : "The device had free memory; the pool's own limit was "
 					 "reached (set_per_process_memory_fraction).\n");
-	if (growing != NULL)
-		strbuf_addf(out, "Try: free, detach or bound what %s keeps.\n", growing->place);
-	else
+	if (growing != NULL) {
+		strbuf_add_str(out, "Try: free, detach or bound what ");
+		screen_name(growing->place, NULL, 0, IN_TEXT, out);
+		strbuf_add_str(out, " keeps.\n");
+	} else {
 		strbuf_addf(out, "Try: %s.\n", oom->try);
+	}
 }
 
 /* Memory of frameworks' pools was recorded: what these took from the driver is theirs. */
@@ -110,7 +120,8 @@ static void add_holders(const struct findings *found, const struct finding_oom *
 			struct strbuf *out)
 {
 	bool pooled = is_pooled(found, oom);
-	uint64_t all = 0;
+	const char *names[HOLDERS];
+	uint64_t bytes[HOLDERS], all = 0;
 	size_t i, shown = 0;
 
 	for (i = 0; i < oom->pools.count; i++) {
@@ -122,16 +133,21 @@ static void add_holders(const struct findings *found, const struct finding_oom *
 	for (i = 0; i < oom->places.count && shown < HOLDERS; i++) {
 		const struct finding_oom_place *holder =
 			&FINDINGS(found, oom_place)[oom->places.first + i];
-		struct strbuf size = {0};
 
 		if (pool_is_driver(holder->pool) && pooled)
 			continue;
-		strbuf_add_size(&size, holder->bytes);
-		strbuf_addf(out, "%10s %3.0f %%  %s\n", strbuf_str(&size),
-			    all == 0 ? 0 : 100.0 * (double)holder->bytes / (double)all,
-			    holder->place);
+		names[shown] = holder->place;
+		bytes[shown++] = holder->bytes;
+	}
+	for (i = 0; i < shown; i++) {
+		struct strbuf size = {0};
+
+		strbuf_add_size(&size, bytes[i]);
+		strbuf_addf(out, "%10s %3.0f %%  ", strbuf_str(&size),
+			    all == 0 ? 0 : 100.0 * (double)bytes[i] / (double)all);
+		screen_name(names[i], names, shown, SCREEN_COLUMNS - 18, out);
+		strbuf_add_char(out, '\n');
 		strbuf_fini(&size);
-		shown++;
 	}
 }
 

@@ -7,10 +7,13 @@
 #include <string.h>
 
 #include "findings/say.h"
+#include "sink/screen_names.h"
 #include "sink/screen_page.h"
 
 #define HOLDER_COLUMNS 19u /* size and share before a call site */
 #define HOLDERS_LEAST  5u
+#define HOLDERS_MOST   64u
+#define OWNER_COLUMNS  40u
 #define CLASSES	       16u
 #define NOTES	       2u
 #define NOTE_ROWS      3u
@@ -166,20 +169,38 @@ static void add_peak_figures(const struct finding_peak *peak, struct strbuf *out
 	strbuf_add_char(out, ')');
 }
 
-static void add_holder(const struct finding_holder *holder, bool owner, struct strbuf *out)
+/* `names` are those of the list. */
+static void add_holder(const struct finding_holder *holder, const char *const *names, size_t count,
+		       struct strbuf *out)
 {
 	const char *class = say_class((uint32_t)holder->owner_class);
-	struct strbuf size = {0}, name = {0};
+	struct strbuf size = {0}, owner = {0}, shown = {0};
+	size_t room = SCREEN_COLUMNS - HOLDER_COLUMNS;
 
-	strbuf_add_str(&name, holder->site);
-	if (owner && (class != NULL || holder->owner[0] != '\0'))
-		strbuf_addf(&name, "  (%s)", class != NULL ? class : holder->owner);
+	if (class != NULL || holder->owner[0] != '\0')
+		strbuf_addf(&shown, "  (%s)", class != NULL ? class : holder->owner);
+	screen_cut_middle(strbuf_str(&shown), OWNER_COLUMNS, &owner);
 	strbuf_add_size(&size, holder->bytes);
 	strbuf_addf(out, "%10s  %3.0f %%  ", strbuf_str(&size), holder->percent);
-	screen_cut_middle(strbuf_str(&name), SCREEN_COLUMNS - HOLDER_COLUMNS, out);
-	strbuf_add_char(out, '\n');
+	screen_name(holder->site, names, count, room - screen_columns(strbuf_str(&owner)), out);
+	strbuf_addf(out, "%s\n", strbuf_str(&owner));
 	strbuf_fini(&size);
-	strbuf_fini(&name);
+	strbuf_fini(&owner);
+	strbuf_fini(&shown);
+}
+
+static void add_holders(const struct findings *found, const struct finding_peak *peak, size_t count,
+			struct strbuf *out)
+{
+	const struct finding_holder *holders = FINDINGS(found, holder) + peak->places.first;
+	const char *names[HOLDERS_MOST];
+	size_t i;
+
+	count = count < HOLDERS_MOST ? count : HOLDERS_MOST;
+	for (i = 0; i < count; i++)
+		names[i] = holders[i].site;
+	for (i = 0; i < count; i++)
+		add_holder(&holders[i], names, count, out);
 }
 
 static void page_peak(struct page *page, const struct digest *digest, size_t holders)
@@ -188,7 +209,6 @@ static void page_peak(struct page *page, const struct digest *digest, size_t hol
 	const struct finding_peak *peak = screen_peak(found);
 	struct part *part = page_add(page, WORTH_PEAK, "call sites at the peak");
 	struct strbuf *out = &part->text, head = {0}, end = {0};
-	size_t i;
 
 	if (peak == NULL)
 		return;
@@ -209,11 +229,11 @@ static void page_peak(struct page *page, const struct digest *digest, size_t hol
 	strbuf_add_char(out, '\n');
 	/* One more than there is room for is shown instead of a line that counts it. */
 	holders = peak->places.count == holders + 1 ? holders + 1 : holders;
-	for (i = 0; i < peak->places.count && i < holders; i++)
-		add_holder(&FINDINGS(found, holder)[peak->places.first + i], true, out);
-	if (peak->places.count > i) {
+	holders = peak->places.count < holders ? peak->places.count : holders;
+	add_holders(found, peak, holders, out);
+	if (peak->places.count > holders) {
 		strbuf_add_str(out, "  ... ");
-		say_count(out, peak->places.count - i, "more call site");
+		say_count(out, peak->places.count - holders, "more call site");
 		strbuf_add_str(out, " in report.txt\n");
 	}
 	strbuf_fini(&head);

@@ -9,6 +9,7 @@
 #include "base/whole.h"
 #include "findings/say.h"
 #include "sink/project.h"
+#include "sink/screen_names.h"
 #include "sink/screen_page.h"
 
 #define MIB	    1048576.0
@@ -86,7 +87,7 @@ static void find_leaks(const struct findings *found, bool small, struct leaks_by
 /* ---- lists of call sites ---- */
 
 struct site_row {
-	struct strbuf left, name, right;
+	struct strbuf left, name, on, right; /* `on`: which belongs to the name, and stays whole */
 };
 
 struct site_rows {
@@ -94,23 +95,44 @@ struct site_rows {
 	size_t count;
 };
 
-static void widest(size_t *width, const struct strbuf *text)
+static void widen(size_t *width, size_t columns)
 {
-	size_t columns = screen_columns(strbuf_str(text));
-
 	if (columns > *width)
 		*width = columns;
 }
 
-/* Three columns; a name that has no room loses its middle. */
+static size_t columns_of(const struct strbuf *text)
+{
+	return screen_columns(strbuf_str(text));
+}
+
+static void add_row(struct site_row *row, const char *const *names, size_t count, size_t left,
+		    size_t name, struct strbuf *out)
+{
+	struct strbuf shown = {0};
+
+	screen_name(strbuf_str(&row->name), names, count, name - columns_of(&row->on), &shown);
+	strbuf_add_str(&shown, strbuf_str(&row->on));
+	strbuf_addf(out, "  %*s%s  %s", (int)(left - columns_of(&row->left)), "",
+		    strbuf_str(&row->left), strbuf_str(&shown));
+	if (row->right.length > 0)
+		strbuf_addf(out, "%*s   %s", (int)(name - columns_of(&shown)), "",
+			    strbuf_str(&row->right));
+	strbuf_add_char(out, '\n');
+	strbuf_fini(&shown);
+}
+
+/* Three columns; a name that has no room is shown shorter. */
 static void add_rows(struct site_rows *rows, struct strbuf *out)
 {
 	size_t left = 0, name = 0, right = 0, room, i;
+	const char *names[DEVICE_ROWS];
 
 	for (i = 0; i < rows->count; i++) {
-		widest(&left, &rows->all[i].left);
-		widest(&name, &rows->all[i].name);
-		widest(&right, &rows->all[i].right);
+		widen(&left, columns_of(&rows->all[i].left));
+		widen(&name, columns_of(&rows->all[i].name) + columns_of(&rows->all[i].on));
+		widen(&right, columns_of(&rows->all[i].right));
+		names[i] = strbuf_str(&rows->all[i].name);
 	}
 	/* Names are worth more than what is known of them. */
 	if (left + name + right + 7 > SCREEN_COLUMNS) {
@@ -120,27 +142,20 @@ static void add_rows(struct site_rows *rows, struct strbuf *out)
 			known->length = strcspn(strbuf_str(known), ",;");
 			if (known->data != NULL)
 				known->data[known->length] = '\0';
-			widest(&right, known);
+			widen(&right, columns_of(known));
 		}
 	}
 	room = SCREEN_COLUMNS - 7 > left + right ? SCREEN_COLUMNS - 7 - left - right : 0;
 	room = room < NAME_LEAST ? NAME_LEAST : room;
 	name = name < room ? name : room;
+	for (i = 0; i < rows->count; i++)
+		add_row(&rows->all[i], names, rows->count, left, name, out);
 	for (i = 0; i < rows->count; i++) {
 		struct site_row *row = &rows->all[i];
-		struct strbuf cut = {0};
 
-		screen_cut_middle(strbuf_str(&row->name), name, &cut);
-		strbuf_addf(out, "  %*s%s  %s",
-			    (int)(left - screen_columns(strbuf_str(&row->left))), "",
-			    strbuf_str(&row->left), strbuf_str(&cut));
-		if (row->right.length > 0)
-			strbuf_addf(out, "%*s   %s", (int)(name - screen_columns(strbuf_str(&cut))),
-				    "", strbuf_str(&row->right));
-		strbuf_add_char(out, '\n');
-		strbuf_fini(&cut);
 		strbuf_fini(&row->left);
 		strbuf_fini(&row->name);
+		strbuf_fini(&row->on);
 		strbuf_fini(&row->right);
 	}
 	rows->count = 0;
@@ -461,8 +476,8 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 		strbuf_add_size(&row->left, kept_bytes(place));
 		add_name(found, place, &row->name);
 		if (several) {
-			strbuf_add_str(&row->name, " on ");
-			say_device(&row->name, found->vendor, place->device);
+			strbuf_add_str(&row->on, " on ");
+			say_device(&row->on, found->vendor, place->device);
 		}
 		place_brief(found, place, &row->right);
 		rows.count++;

@@ -6,6 +6,7 @@
 
 #include "base/shown.h"
 #include "sink/screen.h"
+#include "sink/screen_names.h"
 
 #define PLACES	      5u
 #define POOLS	      6u
@@ -55,7 +56,7 @@ static void add_name(struct strbuf *out, const char *name)
 	struct strbuf shown = {0}, cut = {0};
 
 	strbuf_add_shown(&shown, name, strlen(name));
-	screen_cut(shown.length == 0 ? "?" : strbuf_str(&shown), NAME_COLUMNS, &cut);
+	screen_name(shown.length == 0 ? "?" : strbuf_str(&shown), NULL, 0, NAME_COLUMNS, &cut);
 	if (strpbrk(strbuf_str(&cut), "`|") == NULL) {
 		strbuf_addf(out, "`%s`", strbuf_str(&cut));
 	} else {

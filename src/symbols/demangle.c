@@ -210,13 +210,15 @@ static const char *pass_round(const char *at, struct strbuf *out, size_t from)
 	return starts_with(at, "::") ? at : at + strlen(at);
 }
 
-static const char *pass_angle(const char *at, struct strbuf *out, size_t from)
+static const char *pass_angle(const char *at, struct strbuf *out, size_t from, bool mark)
 {
 	if (out->length == from)
 		return NULL; /* <T as Trait>::name of Rust */
 	/* Rust has name::<T>. */
 	if (ends_with(out, from, "::"))
 		cut_to(out, out->length - 2);
+	if (mark)
+		strbuf_add_str(out, "<...>");
 	return skip_brackets(at);
 }
 
@@ -239,8 +241,8 @@ static const char *pass_space(const char *at, struct strbuf *out, size_t from)
 	return at + 1;
 }
 
-/* As demangle_shorten(); false when the name is not of that form. */
-static bool shorten(const char *at, struct strbuf *out, size_t from)
+/* As demangle_shorten(); with `mark` as demangle_brief(). False when the name is not of that form. */
+static bool shorten(const char *at, struct strbuf *out, size_t from, bool mark)
 {
 	const char *name = at;
 
@@ -250,7 +252,7 @@ static bool shorten(const char *at, struct strbuf *out, size_t from)
 			at = pass_round(at, out, from);
 			break;
 		case '<':
-			at = pass_angle(at, out, from);
+			at = pass_angle(at, out, from, mark);
 			break;
 		case '{':
 			at = copy_braces(at, out);
@@ -275,14 +277,24 @@ static bool shorten(const char *at, struct strbuf *out, size_t from)
 	return at != NULL && out->length > from;
 }
 
-void demangle_shorten(const char *name, struct strbuf *out)
+static void shorten_or_copy(const char *name, struct strbuf *out, bool mark)
 {
 	size_t from = out->length;
 
-	if (shorten(name, out, from))
+	if (shorten(name, out, from, mark))
 		return;
 	cut_to(out, from);
 	strbuf_add_str(out, name);
+}
+
+void demangle_shorten(const char *name, struct strbuf *out)
+{
+	shorten_or_copy(name, out, false);
+}
+
+void demangle_brief(const char *name, struct strbuf *out)
+{
+	shorten_or_copy(name, out, true);
 }
 
 /* One name of a mangled one: its length, then so many characters. NULL: it is none. */

@@ -43,6 +43,9 @@ void demangle(const char *name, struct strbuf *out);
  */
 void demangle_shorten(const char *name, struct strbuf *out);
 
+/* The same for people, who see that there are template arguments: at::native::fill<...>. */
+void demangle_brief(const char *name, struct strbuf *out);
+
 /*
  * Appends the qualified name of a mangled function of C++, up to its first template arguments, without the demangler and in time
  * linear in its length: any process may call it, at every event.

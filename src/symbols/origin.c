@@ -20,12 +20,15 @@ static const struct rule {
 #define PREFIX(origin, text)	    RULE(BY_PREFIX, origin, text)
 #define FUNCTION(origin, text)	    RULE(BY_FUNCTION, origin, text)
 #define SCRIPT(origin, text)	    RULE(BY_SCRIPT, origin, text)
+#include "base/scripts.def"
 #include "symbols/origins.def"
 #undef RULE
 };
 
 static const char *const passing[] = {
-#define PASSING(text) text,
+#define PASSING_SCRIPT(file, text) text,
+#define PASSING(text)		   text,
+#include "base/scripts.def"
 #include "symbols/origins.def"
 };
 

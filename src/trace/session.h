@@ -73,8 +73,12 @@ enum session_waste {
 	SESSION_WASTE_ALL = SESSION_WASTE_EARLY | SESSION_WASTE_LATE | SESSION_WASTE_IDLE,
 };
 
-/* Python frames that are recorded with each allocation when no more are asked for, so that a leak has a site. */
+/*
+ * Python frames that are recorded with each allocation when no more are asked for, so that a leak has a site; and those that are looked
+ * at for it, since PyTorch has three frames for each module, of which two only call on.
+ */
 #define SESSION_SITE_FRAMES 12u
+#define SESSION_SITE_WALK   40u
 
 #define SESSION_STEPS_MAX  1024u
 #define SESSION_WATCH_MAX  256u

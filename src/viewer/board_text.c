@@ -22,6 +22,7 @@
 #include "base/shown.h"
 #include "base/whole.h"
 #include "sink/screen.h"
+#include "sink/screen_names.h"
 #include "viewer/board.h"
 
 #define RED    "\033[1;31m"
@@ -586,7 +587,8 @@ static void add_place(struct canvas *frame, const struct shared_place *place, si
 		      bool several)
 {
 	const struct gauge_place *sum = &place->sum;
-	struct strbuf *line = &frame->line, where = {0};
+	struct strbuf *line = &frame->line, where = {0}, pool = {0};
+	size_t room = held_end - 17 - (place->processes > 1 ? 6 : 0), taken;
 	const char *word = sum->verdict == GROWTH_LEAK	 ? "LEAK"
 			   : sum->verdict != GROWTH_KEPT ? "maybe"
 							 : "";
@@ -594,13 +596,16 @@ static void add_place(struct canvas *frame, const struct shared_place *place, si
 	strbuf_add_str(line, word);
 	pad_to(line, 0, 6);
 	if (several)
-		strbuf_addf(&where, "%s: ", pool_event_type(sum->pool));
+		strbuf_addf(&pool, "%s: ", pool_event_type(sum->pool));
 	strbuf_add_shown(&where, sum->where, strlen(sum->where));
-	/* In how many processes stands behind it, also where it is cut. */
-	screen_cut_middle(strbuf_str(&where), held_end - 17 - (place->processes > 1 ? 6 : 0), line);
+	/* The number of processes follows it, also where it is short. */
+	taken = screen_columns(strbuf_str(&pool));
+	strbuf_add_str(line, strbuf_str(&pool));
+	screen_name(strbuf_str(&where), NULL, 0, room > taken ? room - taken : 0, line);
 	if (place->processes > 1)
 		strbuf_addf(line, " x%u", place->processes);
 	strbuf_fini(&where);
+	strbuf_fini(&pool);
 	add_right(line, 0, held_end, size_field(frame, sum->bytes));
 	add_right(line, 0, held_end + 9, number_field(frame, (double)sum->blocks));
 	if (sum->verdict != GROWTH_KEPT)

@@ -85,11 +85,11 @@ def test_every_process_that_collects_has_a_directory_and_no_other(msmemscope, pr
 
 KEYS = ["SelectedStepList", "analysisType", "cStackDepth", "collectAllNpu", "collectCpu", "collectMode", "dataFormat",
         "dumpEventType", "enableCStack", "enableCompare", "enablePyStack", "eventType", "isEffective", "levelType", "logLevel",
-        "npuSlots", "oomTopK", "outputDir", "pyStackDepth", "watchConfig"]
+        "npuSlots", "oomTopK", "outputDir", "pySiteDepth", "pyStackDepth", "watchConfig"]
 DEFAULT = {"SelectedStepList": {"stepCount": 0, "stepIdList": [0, 0, 0, 0, 0]}, "analysisType": 1, "cStackDepth": 0,
            "collectAllNpu": True, "collectCpu": False, "collectMode": 0, "dataFormat": 0, "dumpEventType": 7,
            "enableCStack": False, "enableCompare": False, "enablePyStack": False, "eventType": 7, "isEffective": True,
-           "levelType": 1, "logLevel": 2, "npuSlots": 0xffffffff, "oomTopK": 0, "pyStackDepth": 0,
+           "levelType": 1, "logLevel": 2, "npuSlots": 0xffffffff, "oomTopK": 0, "pySiteDepth": 12, "pyStackDepth": 0,
            "watchConfig": {"end": "", "fullContent": False, "isWatched": False, "outputId": 4294967295, "start": ""}}
 
 
@@ -98,7 +98,8 @@ DEFAULT = {"SelectedStepList": {"stepCount": 0, "stepIdList": [0, 0, 0, 0, 0]}, 
     ([f"--steps=1{WIDE}2,3", f"--device=npu:2{WIDE}npu:7", f"--events=alloc{WIDE}free,launch", f"--level=0{WIDE}1",
       f"--call-stack=c:20{WIDE}python:10", f"--analysis=leaks{WIDE}decompose", "--data-format=db"],
      {"SelectedStepList": {"stepCount": 3, "stepIdList": [1, 2, 3, 0, 0]}, "npuSlots": 0x84, "collectAllNpu": False,
-      "levelType": 3, "cStackDepth": 20, "enableCStack": True, "pyStackDepth": 10, "enablePyStack": True, "analysisType": 3,
+      "levelType": 3, "cStackDepth": 20, "enableCStack": True, "pySiteDepth": 0, "pyStackDepth": 10, "enablePyStack": True,
+      "analysisType": 3,
       "dataFormat": 1}),
     (["--steps=6,5,4,3,2,1", "--device=cpu", "--events=access", "--level=kernel", "--collect-mode=deferred",
       "--analysis=oom:7,inefficient", "--log-level=debug"],
@@ -110,7 +111,7 @@ DEFAULT = {"SelectedStepList": {"stepCount": 0, "stepIdList": [0, 0, 0, 0, 0]}, 
       "logLevel": 3}),
 ], ids=["default", "examples", "others", "off"])
 def test_the_settings_stand_in_config_json(msmemscope, program, options, changes):
-    """In the keys and numbers of the original, sorted, four blanks of indent; these are the manual's lists, either comma."""
+    """In the keys and numbers of the original and one key more (pySiteDepth), sorted, four blanks of indent; these are the manual's lists, either comma."""
     run = msmemscope(*options, "--", *program("many_devices", 1), env=QUIET).check()
     path = run.project().path / "config.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600, "for the user alone, as everything else"

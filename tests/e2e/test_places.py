@@ -75,11 +75,14 @@ def test_functions_files_and_lines_are_those_of_the_compiler(msmemscope, built, 
         found[name(outer), outer["file"], outer["line"]] = (place["bytes"], place["blocks"])
     assert found == expected
     assert peak["bytes"] == peak["highest_bytes"] == sum(size for size, _ in expected.values())
-    # A place begins at the user's own code, and nothing is mangled.
+    # A name starts at the user's own code, nothing is mangled, and template arguments are three dots.
+    said = told_by(msmemscope, run)
+    assert "  shop::Table<...>::grow (places.cpp:" in said
     for entry in truth:
         line = (f"block{'s' * (entry['blocks'] > 1)}  {entry['function']} ({entry['file'].rsplit('/', 1)[-1]}:{entry['line']})"
                 f" -> take (places.h:{inner['line']})\n")
-        assert line in told_by(msmemscope, run)
+        assert line in said.replace("<...>", "")
+    assert "main (" in said and not re.search(r"\b_start\b|__libc_start", said), "frames outside of main() say nothing"
 
 
 def test_lines_are_in_the_trace(msmemscope, built, out):
@@ -88,7 +91,7 @@ def test_lines_are_in_the_trace(msmemscope, built, out):
     run = msmemscope("--call-stack=c", "--", program).check()
     trace = run.project().path / "trace.msc"
     before = msmemscope("info", "--all", trace, output=False).check().stdout
-    assert "shop::Table::grow (places.cpp:" in before and "no debug information" not in before
+    assert "shop::Table<...>::grow (places.cpp:" in before and "no debug information" not in before
     program.unlink()
     assert msmemscope("info", "--all", trace, output=False).check().stdout == before
 

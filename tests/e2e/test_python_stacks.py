@@ -134,6 +134,40 @@ def test_a_site_has_twelve_frames_and_export_shows_them(msmemscope, out):
         assert (f'"{lines}"' in text) == (not word.startswith("free"))
 
 
+NESTED = """
+import npu
+text = "class Module:\\n    def _wrapped_call_impl(self): return self._call_impl()\\n    def _call_impl(self): return self.forward()\\n"
+space = {}
+exec(compile(text, "/opt/site-packages/torch/nn/modules/module.py", "exec"), space)
+class Block(space["Module"]):
+    def __init__(self, inner): self.inner = inner
+    def forward(self): return self.inner._wrapped_call_impl() if self.inner else npu.alloc(1 << 20)
+model = None
+for _ in range(6): model = Block(model)
+def train(): return model._wrapped_call_impl()
+def validate(): return model._wrapped_call_impl()
+def descend(frames): return descend(frames - 1) if frames else npu.alloc(1 << 22)
+"""
+
+
+def test_nested_modules_keep_who_called_them(scripts, msmemscope):
+    """Of three frames for each of six modules two say nothing: the function that called the model is among those that are kept."""
+    run = scripts.command(NESTED + "train(); validate()").check()
+    [peak] = msmemscope.info(run.project())["peaks"]
+    frames = [[frame["function"] for frame in place["frames"]] for place in peak["places"]]
+    forward = ["Block.forward" if sys.version_info >= (3, 11) else "forward"] * 6
+    assert sorted(frames) == [["alloc", *forward, name, "<module>"] for name in ("train", "validate")]
+    assert {name for place in peak["places"] for name in ("train", "validate") if f" {name} -> " in place["place"]} == {"train", "validate"}
+    assert "        ...\n" not in (run.project().path / "report.txt").read_text()
+
+
+def test_a_stack_that_is_cut_says_so(scripts):
+    run = scripts.command(NESTED + "descend(9); descend(60)").check()
+    report = (run.project().path / "report.txt").read_text()
+    alive = report[report.index("Alive at the end"):]
+    assert alive.count("        ...\n") == 1 and alive.count(": <module>\n") == 1, alive
+
+
 def test_export_from_a_packed_trace_gives_the_same_stacks(msmemscope, out):
     run = msmemscope("--call-stack=python", "--", sys.executable, SCRIPT, "objects", "names", "generators").check()
     shown = out / "shown"

@@ -23,7 +23,7 @@ RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders
 FOLDERS = {*RANK, "collector"}
 COLLECTOR_RANKS = ((".",), ("loader", "sampler", "unwind"), ("interp",), ("record",), ("python", "watch"), ("process",), ("torch",))
 COLLECTOR_RANK = {folder: rank for rank, folders in enumerate(COLLECTOR_RANKS) for folder in folders}
-COLLECTOR_BASE = {"base/compiler.h", "base/hash.h", "base/utf8.h", "base/vendors.h", "base/vendors.def"}
+COLLECTOR_BASE = {"base/compiler.h", "base/hash.h", "base/utf8.h", "base/vendors.h", "base/vendors.def", "base/scripts.def"}
 WORDS = ("options/options.def", "options/words.h")  # the words of options, which reach the session and the collector
 
 PUBLIC = {"replay": ("replay/replay.h", "replay/facts.h", "replay/watches.h")}

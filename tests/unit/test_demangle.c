@@ -146,6 +146,24 @@ static void names_are_shortened(void **state)
 	check(demangle_shorten, pairs, MSCOPE_COUNT(pairs));
 }
 
+static void people_see_where_template_arguments_are(void **state)
+{
+	static const struct pair pairs[] = {
+		{"void at::native::fill<float>(at::Tensor&, float) [clone .cold]",
+		 "at::native::fill<...>"},
+		{"serve::Buffer<float, std::vector<int> >::Buffer(unsigned long)",
+		 "serve::Buffer<...>::Buffer"},
+		{"std::mem::align_of::<f64>", "std::mem::align_of<...>"},
+		{"std::ostream& std::operator<< <char>(std::ostream&, char)",
+		 "std::operator<<<...>"},
+		{"serve::run(int)", "serve::run"},
+		{"f<int", "f<int"},
+	};
+
+	(void)state;
+	check(demangle_brief, pairs, MSCOPE_COUNT(pairs));
+}
+
 /* A name of Rust whose every argument has twice as much in it as the one before. */
 static void add_doubling(struct strbuf *out)
 {
@@ -206,6 +224,7 @@ int main(void)
 		cmocka_unit_test(names_are_demangled),
 		cmocka_unit_test(qualified_names_need_no_demangler),
 		cmocka_unit_test(names_are_shortened),
+		cmocka_unit_test(people_see_where_template_arguments_are),
 		cmocka_unit_test(long_names_are_cut),
 	};
 

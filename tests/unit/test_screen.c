@@ -5,6 +5,7 @@
 #include "base/vendors.h"
 #include "cli/conditions.h"
 #include "findings/say.h"
+#include "sink/screen_names.h"
 #include "unit.h"
 
 #define PLACES 40
@@ -453,6 +454,79 @@ static void conditions_are_met_by_what_was_found(void **state)
 	strbuf_fini(&why);
 }
 
+/* A name as it is shown among others in so many columns. */
+static const char *named(struct strbuf *out, const char *const *all, size_t count, size_t at,
+			 size_t columns)
+{
+	strbuf_reset(out);
+	screen_name(all[at], all, count, columns, out);
+	assert_true(screen_columns(strbuf_str(out)) <= columns);
+	return strbuf_str(out);
+}
+
+static void names_keep_the_users_lines_and_what_tells_them_apart(void **state)
+{
+	static const char *const cxx[] = {
+		"serve::Session::evaluate_with_attention (serve.cpp:19) -> serve::make (serve.cpp:17) "
+		"-> serve::Buffer<...>::Buffer (serve.cpp:12)",
+		"serve::Session::run::{lambda#1}::operator() (serve.cpp:22) -> serve::make "
+		"(serve.cpp:17) -> serve::Buffer<...>::Buffer (serve.cpp:12)",
+	};
+	static const char *const python[] = {
+		"train.py:88 Trainer.validate_one_epoch -> model.py:41 Net.forward -> "
+		"Sequential.forward -> Linear.forward -> torch.nn.functional.linear",
+		"train.py:90 Trainer.train_one_epoch -> model.py:41 Net.forward -> "
+		"Sequential.forward -> Linear.forward -> torch.nn.functional.linear",
+	};
+	struct strbuf out = {0};
+	size_t columns;
+
+	(void)state;
+	assert_string_equal(named(&out, cxx, 2, 0, 200), cxx[0]);
+	assert_string_equal(named(&out, cxx, 2, 0, 100),
+			    "Session::evaluate_with_attention (serve.cpp:19) -> make "
+			    "(serve.cpp:17) -> Buffer (serve.cpp:12)");
+	assert_string_equal(named(&out, cxx, 2, 0, 70),
+			    "Session::evaluate_with_attention (serve.cpp:19) -> ... -> "
+			    "serve.cpp:12");
+	assert_string_equal(named(&out, cxx, 2, 1, 70),
+			    "run::{lambda#1} (serve.cpp:22) -> ... -> Buffer (serve.cpp:12)");
+	assert_string_equal(
+		named(&out, python, 2, 0, 100),
+		"train.py:88 Trainer.validate_one_epoch -> model.py:41 forward -> ... -> "
+		"functional.linear");
+	assert_string_equal(named(&out, python, 2, 1, 60),
+			    "train.py:90 train_one_epoch -> ... -> functional.linear");
+	/* Alone, nothing is common. */
+	assert_string_equal(named(&out, python, 1, 0, 84),
+			    "train.py:88 validate_one_epoch -> model.py:41 forward -> ... -> "
+			    "functional.linear");
+	/* The line stays to the end, and two names never become one while there is room for lines. */
+	for (columns = 60; columns > 24; columns--) {
+		struct strbuf other = {0};
+
+		assert_non_null(strstr(named(&out, python, 2, 0, columns), "train.py:88"));
+		assert_string_not_equal(strbuf_str(&out), named(&other, python, 2, 1, columns));
+		assert_non_null(strstr(named(&out, cxx, 2, 1, columns), "serve.cpp:22"));
+		strbuf_fini(&other);
+	}
+	/* Any text may be a name. */
+	for (columns = 8; columns < 40; columns++) {
+		static const char *const odd[] = {
+			" -> ",
+			" -> -> a:1 -> ",
+			"(f) ()) -> ::: -> a::b<c::d -> x.y.z....",
+			"\xe8\xae\xad\xe7\xbb\x83.py:7 \xe8\xae\xad\xe7\xbb\x83 -> "
+			"\xe8\xae\xad\xe7\xbb\x83.\xe8\xae\xad\xe7\xbb\x83",
+		};
+		size_t i;
+
+		for (i = 0; i < MSCOPE_COUNT(odd); i++)
+			(void)named(&out, odd, MSCOPE_COUNT(odd), i, columns);
+	}
+	strbuf_fini(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -468,6 +542,7 @@ int main(void)
 		cmocka_unit_test(figures_are_said_in_words),
 		cmocka_unit_test(a_process_is_named_by_its_script),
 		cmocka_unit_test(conditions_are_met_by_what_was_found),
+		cmocka_unit_test(names_keep_the_users_lines_and_what_tells_them_apart),
 	};
 
 	return cmocka_run_group_tests_name("screen", tests, NULL, NULL);

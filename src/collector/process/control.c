@@ -41,7 +41,7 @@ uint32_t control_apply(void)
 	settings_in_force(chosen);
 	collector.python_shown = (uint32_t)chosen->python_depth;
 	collector.python_depth =
-		collector.python_shown != 0 ? collector.python_shown : SESSION_SITE_FRAMES;
+		collector.python_shown != 0 ? collector.python_shown : SESSION_SITE_WALK;
 	collector_watch.level = (uint32_t)chosen->level;
 	return chosen->c_depth < WRITER_FRAMES_MAX ? (uint32_t)chosen->c_depth : WRITER_FRAMES_MAX;
 }

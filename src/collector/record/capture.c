@@ -113,9 +113,16 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uin
 	event.c_frames = found->c_frames;
 	bytes[0] = found->c_frames * 8;
 	/* What the stack refers to is defined before it. */
-	if (found->python_frames > 0)
-		event.python_frames =
-			writer_code_frames(w, found->python_frames, python_depth, &parts[1]);
+	if (found->python_frames > 0) {
+		bool site = atomic_load(&collector_switch.python_shown) == 0, cut;
+
+		event.python_frames = writer_code_frames(w, found->python_frames, python_depth,
+							 site && SESSION_SITE_FRAMES < python_depth
+								 ? SESSION_SITE_FRAMES
+								 : python_depth,
+							 &cut, &parts[1]);
+		event.python_cut = cut;
+	}
 	if (event.c_frames + event.python_frames == 0)
 		return 0;
 	event.id = w->next_stack;

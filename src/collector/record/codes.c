@@ -15,10 +15,18 @@
 #define CODE_SLOTS 4096u /* a power of two */
 #define SET_SLOTS  4u
 
+/* Of the frames of a site, the last ones are kept for the user's own. */
+#define SITE_USER_FRAMES 4u
+
+enum code_kind {
+	CODE_PASSING = 1, /* of PyTorch, and only calls on: a site does not show it */
+	CODE_OTHERS = 2,  /* not the user's own */
+};
+
 struct code_slot {
 	uint64_t print; /* 0: empty */
 	uint32_t id;	/* 0: not to be named */
-	uint32_t reserved;
+	uint32_t kinds; /* of enum code_kind */
 };
 
 struct known_codes {
@@ -38,8 +46,56 @@ static bool is_own(const char *file, uint32_t bytes)
 	return own != 0 && bytes > own && memcmp(file, interp.own, own) == 0;
 }
 
-static MSCOPE_COLD uint32_t define(struct writer *w, struct code_slot *set, uint64_t print,
-				   const void *code)
+/* Whether a text has a part; `<` in front of it means that it starts so. */
+static bool has_part(const char *text, uint32_t bytes, const char *part)
+{
+	size_t length = strlen(part);
+
+	if (part[0] == '<')
+		return bytes >= length - 1 && memcmp(text, part + 1, length - 1) == 0;
+	return memmem(text, bytes, part, length) != NULL;
+}
+
+/* Whether a path ends so, and a function's name, without the class or function that it is in. */
+static bool is_function(const struct known_codes *codes, uint32_t file_bytes, uint32_t name_bytes,
+			const char *file, const char *name)
+{
+	size_t file_end = strlen(file), name_end = strlen(name);
+
+	return file_bytes >= file_end && name_bytes >= name_end &&
+	       memcmp(codes->file + file_bytes - file_end, file, file_end) == 0 &&
+	       memcmp(codes->name + name_bytes - name_end, name, name_end) == 0 &&
+	       (name_bytes == name_end || codes->name[name_bytes - name_end - 1] == '.');
+}
+
+static uint32_t kinds_of(const struct known_codes *codes, uint32_t file_bytes, uint32_t name_bytes)
+{
+	static const char *const others[] = {
+#define SCRIPT(origin, text) text,
+#include "base/scripts.def"
+	};
+	static const struct {
+		const char *file, *name;
+	} passing[] = {
+#define PASSING_SCRIPT(file_, text) {file_, text},
+#include "base/scripts.def"
+	};
+	uint32_t kinds = 0;
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(others); i++) {
+		if (has_part(codes->file, file_bytes, others[i]))
+			kinds |= CODE_OTHERS;
+	}
+	for (i = 0; i < MSCOPE_COUNT(passing); i++) {
+		if (is_function(codes, file_bytes, name_bytes, passing[i].file, passing[i].name))
+			kinds |= CODE_PASSING;
+	}
+	return kinds;
+}
+
+static MSCOPE_COLD const struct code_slot *define(struct writer *w, struct code_slot *set,
+						  uint64_t print, const void *code)
 {
 	const struct interp_layout *at = &interp.at;
 	struct known_codes *codes = w->codes;
@@ -48,7 +104,7 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct code_slot *set, uint
 		interp_text(interp_pointer(code, at->code_file), codes->file, sizeof(codes->file));
 	int name =
 		interp_text(interp_pointer(code, at->code_name), codes->name, sizeof(codes->name));
-	uint32_t id = 0;
+	uint32_t id = 0, kinds = 0;
 
 	if (file >= 0 && name >= 0 && is_own(codes->file, (uint32_t)file)) {
 		atomic_store_explicit(&interp.own_seen, 1, memory_order_relaxed);
@@ -78,12 +134,13 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct code_slot *set, uint
 		event_code_def_encode(words, &event);
 		if (!writer_put(w, EVENT_code_def, 0, words, MSCOPE_COUNT(words), parts, bytes,
 				bytes[2] != 0 ? 3 : 2))
-			return 0;
+			return NULL;
 		id = w->next_code++;
+		kinds = kinds_of(codes, (uint32_t)file, (uint32_t)name);
 	}
 	memmove(set + 1, set, (SET_SLOTS - 1) * sizeof(*set));
-	set[0] = (struct code_slot){.print = print, .id = id};
-	return id;
+	set[0] = (struct code_slot){.print = print, .id = id, .kinds = kinds};
+	return set;
 }
 
 static MSCOPE_COLD bool codes_map(struct writer *w)
@@ -95,7 +152,8 @@ static MSCOPE_COLD bool codes_map(struct writer *w)
 	return w->codes != NULL;
 }
 
-uint32_t writer_code(struct writer *w, const void *code)
+/* The slot of a function, defined when it is new; NULL: it cannot be read, or there is no room. */
+static const struct code_slot *code_slot(struct writer *w, const void *code)
 {
 	struct code_slot *set;
 	uint64_t print;
@@ -104,46 +162,118 @@ uint32_t writer_code(struct writer *w, const void *code)
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&interp.state, memory_order_acquire) !=
 			    INTERP_READY) &&
 	    !interp_verify_slow(NULL))
-		return 0;
+		return NULL;
 	if (MSCOPE_UNLIKELY(w->codes == NULL) && !codes_map(w))
-		return 0;
+		return NULL;
 	print = interp_code_print(code);
 	print = (print ^ print >> 32) * UINT64_C(0x9e3779b97f4a7c15) | 1;
 	set = &w->codes->slots[print >> 40 & (CODE_SLOTS - SET_SLOTS)];
 	for (i = 0; i < SET_SLOTS; i++) {
 		if (MSCOPE_LIKELY(set[i].print == print))
-			return set[i].id;
+			return &set[i];
 	}
 	return define(w, set, print, code);
 }
 
+uint32_t writer_code(struct writer *w, const void *code)
+{
+	const struct code_slot *slot = code_slot(w, code);
+
+	return slot == NULL ? 0 : slot->id;
+}
+
 /* ---- frames ---- */
 
-static uint32_t make_words(struct writer *w, uint32_t count, uint32_t depth, const void **out)
+/* A frame whose function has its number, in the place of a struct interp_frame. */
+struct numbered_frame {
+	uint32_t id; /* 0: it is left out */
+	uint32_t kinds;
+	uint64_t offset;
+};
+
+_Static_assert(sizeof(struct numbered_frame) == sizeof(struct interp_frame), "in place");
+
+/* Frames that are left, and of those from the ordinal `from` on the user's own. */
+struct frame_counts {
+	uint32_t left;
+	uint32_t user;
+};
+
+static struct frame_counts number_frames(struct writer *w, uint32_t count, bool site, uint32_t from)
+{
+	struct frame_counts counts = {0};
+	uint32_t i;
+
+	for (i = 0; i < count; i++) {
+		struct interp_frame frame = w->python_frames[i];
+		const struct code_slot *slot = code_slot(w, frame.code);
+		struct numbered_frame numbered = {.offset = frame.offset};
+
+		if (slot != NULL && !(site && (slot->kinds & CODE_PASSING))) {
+			numbered.id = slot->id;
+			numbered.kinds = slot->kinds;
+		}
+		counts.left += numbered.id != 0;
+		counts.user +=
+			numbered.id != 0 && counts.left > from && !(numbered.kinds & CODE_OTHERS);
+		memcpy(&w->python_frames[i], &numbered, sizeof(numbered));
+	}
+	return counts;
+}
+
+/*
+ * Where there are too many, the innermost are kept; a site keeps its last ones for the user's own, or nobody would know who called the
+ * framework.
+ */
+static uint32_t make_words(struct writer *w, uint32_t count, uint32_t depth, bool site, bool *cut,
+			   const void **out)
 {
 	/* In place: a word is half the size of a frame, so words written from the front never overwrite a frame not yet read. */
 	uint64_t *words = (uint64_t *)(void *)w->python_frames;
-	uint32_t i, used = 0;
+	uint32_t front = site && depth > SITE_USER_FRAMES ? depth - SITE_USER_FRAMES : depth;
+	struct frame_counts counts = number_frames(w, count, site, front);
+	uint32_t i, used = 0, seen = 0, user, others;
 
-	for (i = 0; i < count && used < depth; i++) {
-		struct interp_frame frame = w->python_frames[i];
-		uint32_t code = writer_code(w, frame.code);
+	user = counts.user < depth - front ? counts.user : depth - front;
+	others = depth - front - user;
+	for (i = 0; i < count; i++) {
+		struct numbered_frame frame;
 
-		if (code != 0)
-			words[used++] = code | frame.offset << 32;
+		memcpy(&frame, &w->python_frames[i], sizeof(frame));
+		if (frame.id == 0)
+			continue;
+		if (counts.left > depth && seen++ >= front) {
+			uint32_t *room = frame.kinds & CODE_OTHERS ? &others : &user;
+
+			if (*room == 0)
+				continue;
+			--*room;
+		}
+		words[used++] = frame.id | frame.offset << 32;
 	}
+	*cut = counts.left > depth;
 	*out = words;
 	return used;
 }
 
-uint32_t writer_code_frames(struct writer *w, uint32_t count, uint32_t depth, const void **out)
+uint32_t writer_code_frames(struct writer *w, uint32_t count, uint32_t walked, uint32_t depth,
+			    bool *cut, const void **out)
 {
 	uint32_t seen = atomic_load_explicit(&interp.own_seen, memory_order_relaxed);
-	uint32_t used = make_words(w, count, depth, out);
+	uint32_t room = WRITER_FRAMES_MAX, used, found;
+	bool site = depth < walked, more;
 	uint64_t hash = 0;
 
+	/* One frame beyond those says whether the stack goes on. */
+	found = interp_frames(w->python_frames, walked < room ? walked + 1 : room, &hash);
+	more = found > count;
+	used = make_words(w, count, depth, site, cut, out);
 	/* The first frame of our own package took the place of another one: capture again, with more frames. */
-	if (seen == 0 && atomic_load_explicit(&interp.own_seen, memory_order_relaxed) != 0)
-		used = make_words(w, interp_frames(w->python_frames, depth, &hash), depth, out);
+	if (seen == 0 && atomic_load_explicit(&interp.own_seen, memory_order_relaxed) != 0) {
+		count = interp_frames(w->python_frames, walked, &hash);
+		more = false;
+		used = make_words(w, count, depth, site, cut, out);
+	}
+	*cut = *cut || more;
 	return used;
 }

@@ -14,9 +14,11 @@
 uint32_t writer_code(struct writer *w, const void *code);
 
 /*
- * Makes the `count` frames in w->python_frames the words of a stack_def, at most `depth`, in *out, which is the writer's own
- * room; defines the functions that are new. Returns how many there are.
+ * Makes the `count` frames in w->python_frames, of at most `walked`, the words of a stack_def, at most `depth`, in *out, which is the
+ * writer's own room; defines the functions that are new. Fewer words than were walked are a site: frames of PyTorch that only call on
+ * are left out. *cut: the stack has other frames that are not among them. Returns how many words there are.
  */
-uint32_t writer_code_frames(struct writer *w, uint32_t count, uint32_t depth, const void **out);
+uint32_t writer_code_frames(struct writer *w, uint32_t count, uint32_t walked, uint32_t depth,
+			    bool *cut, const void **out);
 
 #endif

@@ -244,12 +244,26 @@ def _fits(cut, full):
     return re.fullmatch(".*".join(parts), " ".join(_spelled(full).split())) is not None
 
 
+def _shortens(cut, full):
+    """Whether a screen may show a name like this: its words are those of the name, in their order; frames, the qualifiers of functions and
+    functions beside their line may be left out. A word is whole but where it has three dots."""
+    full, at = " ".join(_spelled(full).split()), 0
+    for word in (one for one in _spelled(cut).split() if one not in ("->", "...")):
+        parts = re.split(r"\.{3,}", word)
+        for i, part in enumerate(parts):
+            found = re.compile((r"(?<!\w)" if i == 0 else "") + re.escape(part) + (r"(?!\w)" if i + 1 == len(parts) else "")).search(full, at)
+            if found is None:
+                return False
+            at = found.end()
+    return at > 0
+
+
 def _is(line, site):
     """Whether a line that may be cut is this call site. One without a stack also says on which device it is, and has other words on a screen,
     where a call site has a name and a figure."""
     device = site.where[0]
     if line.sentence is None:
-        return (_fits(line.name, site.name) or line.name.startswith("blocks of ")) and set(line.figures) <= set(site.figures)
+        return (_shortens(line.name, site.name) or line.name.startswith("blocks of ")) and set(line.figures) <= set(site.figures)
     return any(_fits(line.sentence, f"{site.name}{where} {site.sentence}") for where in
                ("", " on the host", f" on {device}", *(f" on {word} {device}" for word in ("device", "NPU", "GPU"))))
 
@@ -295,11 +309,11 @@ def _compare_held(reference, other, exact=False):
 
 
 def _same_name(one, other):
-    """Whether two names of a holder or a call site are the same: one may be cut, also in the middle."""
-    if one is None or other is None or _fits(one, other):
+    """Whether two names of a holder or a call site are the same: one may be cut, also in the middle, or be shorter where columns are few."""
+    if one is None or other is None or _fits(one, other) or _shortens(one, other):
         return True
     # A screen says the class of a model's memory, the document the whole owner.
-    return one.endswith(CLASSES) and _fits(re.sub(r"  \([^()]*\)$", "", one), re.sub(r"  \([^()]*\)$", "", other))
+    return one.endswith(CLASSES) and _shortens(re.sub(r"  \([^()]*\)$", "", one), re.sub(r"  \([^()]*\)$", "", other))
 
 
 def compare_text(reference, text, whole):

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of call sites where columns are few. A name loses what other names of the list have before what only it has, and keeps the files
+ * and lines of the user's frames:
+ *
+ *     serve::Session::evaluate (serve.cpp:19) -> serve::make (serve.cpp:17) -> serve::Buffer<...>::Buffer (serve.cpp:12)
+ *     Session::evaluate (serve.cpp:19) -> ... -> Buffer (serve.cpp:12)
+ *
+ * No state; any thread.
+ */
+#ifndef MSCOPE_SINK_SCREEN_NAMES_H
+#define MSCOPE_SINK_SCREEN_NAMES_H
+
+#include <stddef.h>
+
+#include "base/strbuf.h"
+
+/* Appends a name as at most `columns`. `others` are the names it is listed with; it may be among them itself. */
+void screen_name(const char *name, const char *const *others, size_t count, size_t columns,
+		 struct strbuf *out);
+
+#endif
