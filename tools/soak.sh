@@ -122,6 +122,10 @@ soak_sdist() {
 	rm -rf "$sdist_place"
 }
 
+soak_dryrun() {
+	step "dryrun: habits of scripts, against the computing simulated NPU" suite dryrun tests/realclients/soak_dryrun.py -rP
+}
+
 soak_mindspore() {
 	step "mindspore: its tensors and operators" suite mindspore tests/realclients/soak_mindspore.py -rP
 }
@@ -225,7 +229,7 @@ soak() {
 	done
 }
 
-parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks keepers page fleet parquet spark fuzz clients operators wheels mindspore sdist hooks torch rounds"
+parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks keepers page fleet parquet spark fuzz clients operators dryrun wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

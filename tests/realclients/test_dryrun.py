@@ -2,6 +2,7 @@
 """msmemscope dryrun with the real torch_npu: the memory of a script, without its results."""
 import json
 
+import habit_truth
 from clients import HERE
 
 BARE = {"ASCEND_HOME_PATH": None, "ASCEND_OPP_PATH": None, "LD_LIBRARY_PATH": None, "PYTHONPATH": str(HERE / "programs")}
@@ -62,3 +63,10 @@ def test_a_loop_that_waits_for_such_a_value_ends_with_a_sentence(client):
     assert ("The dry run ended at dry_values.py:24 loss.item(): it read a value that was not computed 10,000 times, without a step and without "
             "more memory.\n") in dry.stdout
     assert "Needs at least " in dry.stdout and ": fits so far, " in dry.stdout
+
+
+def test_habits_of_scripts_are_exact_or_say_what_they_are(client):
+    """A sample; `make soak PART=dryrun` has all of them."""
+    counts = habit_truth.compare(client, "grad_scaler", "streams", "pinned_loader", "checks_that_all_is_finite", "saves_and_loads",
+                                 "checkpoint_reentrant", "catches_out_of_memory", "recurs", "keeps_only_some")
+    assert counts == {"exact": 7, "at most": 1, "refused by name": 1}
