@@ -583,7 +583,7 @@ def _then(function, do):
     @functools.wraps(function)
     def inner(self, *args, **kwargs):
         result = function(self, *args, **kwargs)
-        if _on:
+        if _on and not _is_compiling():
             do(self)
         return result
 
