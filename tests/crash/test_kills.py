@@ -70,3 +70,31 @@ def test_a_random_kill_loses_no_call_that_had_returned(crash, kills, kill_seed, 
         assert any(rows > 0 for rows, _ in results), "no kill came after the first event"
     if count >= 10 and kind in ("engine", "both", "all", "recovery"):
         assert any(recovered for _, recovered in results), "no kill left anything to recover"
+
+
+@pytest.mark.parametrize("kind", ["program", "all"])
+def test_a_kill_amid_checkpoints_loses_nothing(crash, kills, kill_seed, kind):
+    """--max-trace drops chunks and leaves checkpoints: calls made, rows kept and figures said are the same. `--kills=7500`: 200 of these. Not
+    with frees that fail: rows of a trace that was cut cannot be written again without them."""
+    cut = 0
+    for number in range(max(1, kills // 75)):
+        chance = random.Random(kill_seed * 1000003 + number)
+        victim = crash.start(lanes=2, events=300000, spread_ms=1200, options=["--max-trace=1M", "--no-report"],
+                             number=number)
+        time.sleep(chance.uniform(0.6, 1.5))
+        victim.kill(*(["engine", "visible", "program"] if kind == "all" else [kind]))
+        victim.finish()
+        if victim.sessions():
+            crash.recover(victim)
+        try:
+            rows = victim.check()
+            _, project = victim.rows()
+            info = crash.info(project)
+            assert info["rows"] == rows, f"{rows} rows, said {info['rows']}"
+        except AssertionError as error:
+            raise AssertionError(f"kill {number} of {kind}, --kill-seed={kill_seed}: {error}") from error
+        cut += info["dropped_events"] > 0
+        shutil.rmtree(victim.out)
+    print(f"{kind}: {cut} of {max(1, kills // 75)} traces were cut")
+    if kills >= 750:
+        assert cut > 0, "no kill came after a checkpoint"
