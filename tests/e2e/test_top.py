@@ -288,7 +288,7 @@ class Served:
 
 def test_prometheus_gets_the_programs_own_figures(msmemscope, steered):
     chance, live = random.Random(7), [0]
-    program = steered(env={"RANK": 5}, name='na"me\\of.py')
+    program = steered(env={"RANK": 5}, name='na"me\\o\nf.py')
     server = Served(msmemscope, program.results)
     for _ in range(4):
         truth = program.do(*random_actions(chance, live))
@@ -306,7 +306,7 @@ def test_prometheus_gets_the_programs_own_figures(msmemscope, steered):
         by_name.setdefault(name, []).append((dict(labels), value))
     [(labels, growth)] = [one for one in by_name["msmemscope_growth_bytes_per_step"] if one[0]["device"] == "0"]
     assert growth == 1 << 20
-    assert labels == {"launch": str(program.process.pid), "pid": str(program.pid), "rank": "5", "program": 'na"me\\of.py', "device": "0", "pool": "HAL"}
+    assert labels == {"launch": str(program.process.pid), "pid": str(program.pid), "rank": "5", "program": 'na"me\\o\nf.py', "device": "0", "pool": "HAL"}
     [(_, steps)] = by_name["msmemscope_steps_total"]
     [(_, lost)] = by_name["msmemscope_lost_events_total"]
     [(_, suspects)] = by_name["msmemscope_suspect_places"]
