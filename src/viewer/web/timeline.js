@@ -42,8 +42,8 @@ function line(pen, series, key, place, colour, dash, label, labels) {
   pen.setLineDash([]);
   if (last === 0 || plot.width < 200) return;
   const text = `${label} ${bytes(last)}`, width = pen.measureText(text).width;
-  let at = Math.max(plot.y + 9, y(last) - 12);
-  while (labels.some(one => Math.abs(one - at) < 16)) at -= 4;
+  let at = Math.max(plot.y + 9, y(last) - 12), by = -4; // above what is there, or below it where there is no room
+  while (labels.some(one => Math.abs(one - at) < 16)) { at += by; if (at < plot.y + 9) by = 4; }
   labels.push(at);
   pen.fillStyle = css("--back");
   pen.fillRect(plot.x + plot.width - width - 10, at - 8, width + 8, 16);
@@ -159,7 +159,8 @@ export function drawTimeline(canvas, series, run) {
   const own = Math.max(most(series, ["most", ...(state.lines ? ["reserved"] : [])]), other === null ? 0 : most(other, ["whatif"])), device = most(series, ["device"]);
   // The device may hold far more of others: then it is told and not drawn, and the pool keeps its room.
   const far = device > 2 * own, top = state.lines && !far ? Math.max(own, device) : own;
-  const place = axes(pen, width, height, view, top * (1.08 + lanes * LANE / Math.max(100, height - 60)), run.from_ns), labels = [];
+  const place = axes(pen, width, height, view, top * (1.08 + lanes * LANE / Math.max(100, height - 60)), run.from_ns);
+  const labels = run.markers.some(one => one.kind !== "mark" && place.x(one.time_ns) > place.plot.x + place.plot.width - 240) ? [place.plot.y + 8 + lanes * LANE] : [];
   pen.save();
   pen.beginPath();
   pen.rect(place.plot.x, 0, place.plot.width, height);
