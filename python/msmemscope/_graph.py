@@ -79,12 +79,12 @@ def _is_torchs(frame):
 
 
 def _name(module, layer, label):
-    """Its class, and the line that calls it; once. What PyTorch has without parts is not named: nobody changes it by itself."""
+    """Its class, and the line that calls it; once. What PyTorch has without parts is not named: nobody changes it by itself, but for RNNs."""
     if _named.get(id(module)) == layer:
         return
     _named[id(module)] = layer
     kind = type(module)
-    if not module._modules and kind.__module__.startswith("torch.nn."):
+    if not module._modules and kind.__module__.startswith("torch.nn.") and kind.__module__ != "torch.nn.modules.rnn":
         return
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_torchs(frame):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_advise.py"
-NAMED = ("transformer", "cnn", "unet", "rnn", "nested", "keeps")
+NAMED = ("transformer", "cnn", "unet", "rnn", "lstm", "nested", "keeps")
 RECORD = ("--device=cpu", "--call-stack=python", "--analysis=decompose", "--format=none")
 CLOSE = 0.01
 WORTH = 0.02  # what lowers the peak by more must be named

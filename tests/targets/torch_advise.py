@@ -8,7 +8,7 @@
 
 With DEVICE=cuda in the environment they are trained on a GPU, with 32 times the batch, and PyTorch's pool says what was requested.
 
-A network is transformer, cnn, unet, rnn, nested, keeps (gradients that are set to zero), compiled (torch.compile), again (checkpoints
+A network is transformer, cnn, unet, rnn, lstm, nested, keeps (gradients that are set to zero), compiled (torch.compile), again (checkpoints
 already), or a number: the seed of a random one.
 """
 import functools
@@ -142,6 +142,21 @@ class Rnn(nn.Module):
         return self.head(torch.stack(sequence, 1))
 
 
+class Lstm(nn.Module):
+    """Layers of PyTorch that have no parts, give a tensor and a pair, and save a workspace."""
+
+    def __init__(self, width=48, layers=3, words=40):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(words, width), nn.Linear(width, words)
+        self.layers = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(layers))
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x, _ = layer(x)
+        return self.head(x)
+
+
 class Inner(nn.Module):
     def __init__(self, width, factor, act, norm):
         super().__init__()
@@ -233,6 +248,8 @@ def make(name):
         return Unet(), lambda: torch.randn(4, 3, 32, 32), adam, True
     if name == "rnn":
         return Rnn(), lambda: torch.randint(40, (16, 20)), sgd, True
+    if name == "lstm":
+        return Lstm(), lambda: torch.randint(40, (16, 20)), sgd, True
     if name == "nested":
         return Nested(random.Random(5), 64, 4), lambda: torch.randn(256, 24), adam, True
     if name == "compiled":
@@ -304,7 +321,8 @@ def groups(name):
     for module in called:
         path, kind = paths[id(module)], type(module).__name__
         around = [model.get_submodule(path[:at]) for at, letter in enumerate(path) if letter == "."]
-        if (module._modules or not type(module).__module__.startswith("torch.nn.")) and kind not in [type(one).__name__ for one in around]:
+        alone = not module._modules and type(module).__module__.startswith("torch.nn.") and not isinstance(module, nn.RNNBase)
+        if not alone and kind not in [type(one).__name__ for one in around]:
             found.setdefault(kind, []).append(path)
     return found
 
