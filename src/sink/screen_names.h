@@ -4,7 +4,7 @@
  * and lines of the user's frames:
  *
  *     serve::Session::evaluate (serve.cpp:19) -> serve::make (serve.cpp:17) -> serve::Buffer<...>::Buffer (serve.cpp:12)
- *     Session::evaluate (serve.cpp:19) -> ... -> Buffer (serve.cpp:12)
+ *     Session::evaluate (serve.cpp:19) -> serve.cpp:17 -> serve.cpp:12
  *
  * No state; any thread.
  */
