@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/shown.h"
 #include "symbols/demangle.h"
 
 /* A function that is longer than both of its ends loses its middle. */
@@ -142,7 +143,19 @@ static enum torch_frame torch_frame(const struct stack_line *line, struct strbuf
 	return frame;
 }
 
-void site_frame(const struct stack_line *line, struct strbuf *out)
+/* A frame is one line wherever it is shown: line feeds and control characters in names of the program are spelled. */
+static void add_spelled(void (*add)(const struct stack_line *, struct strbuf *),
+			const struct stack_line *line, struct strbuf *out)
+{
+	struct strbuf frame = {0};
+
+	add(line, &frame);
+	strbuf_add_shown(out, strbuf_str(&frame), frame.length);
+	out->failed = out->failed || strbuf_failed(&frame);
+	strbuf_fini(&frame);
+}
+
+static void add_short(const struct stack_line *line, struct strbuf *out)
 {
 	if (line->script && line->origin != ORIGIN_USER) {
 		add_framework(line, out);
@@ -166,7 +179,12 @@ void site_frame(const struct stack_line *line, struct strbuf *out)
 	}
 }
 
-void site_frame_long(const struct stack_line *line, struct strbuf *out)
+void site_frame(const struct stack_line *line, struct strbuf *out)
+{
+	add_spelled(add_short, line, out);
+}
+
+static void add_long(const struct stack_line *line, struct strbuf *out)
 {
 	if (line->script) {
 		strbuf_addf(out, "%s(%u): %s", line->file, line->line, line->function);
@@ -182,6 +200,11 @@ void site_frame_long(const struct stack_line *line, struct strbuf *out)
 		strbuf_addf(out, " (%s:%u)", line->file, line->line);
 	else if (line->module != NULL)
 		strbuf_addf(out, " (%s)", line->module);
+}
+
+void site_frame_long(const struct stack_line *line, struct strbuf *out)
+{
+	add_spelled(add_long, line, out);
 }
 
 /* ---- which of them ---- */

@@ -121,20 +121,13 @@ static int add_frame(struct replay *replay, const struct frame *frame)
 	return 0;
 }
 
-/*
- * Appends a text to sites->python. Its place is kept as an offset + 1 until all are there. A call site is one line wherever it is shown,
- * so a line feed in a name is spelled.
- */
+/* Appends a text to sites->python. Its place is kept as an offset + 1 until all are there. */
 static const char *add_text(struct sites *sites, const uint8_t *text, size_t bytes)
 {
-	size_t at = sites->python.length, i;
+	size_t at = sites->python.length;
 
-	for (i = 0; i < bytes; i++) {
-		if (text[i] == '\n')
-			strbuf_add_str(&sites->python, "\\x0a");
-		else
-			strbuf_add_char(&sites->python, (char)text[i]);
-	}
+	if (bytes > 0)
+		strbuf_add(&sites->python, text, bytes);
 	strbuf_add_char(&sites->python, '\0');
 	return (const char *)(uintptr_t)(at + 1);
 }
