@@ -18,6 +18,7 @@
 
 #define FRAMES_MAX 32u
 #define ARROW	   " -> "
+#define SIZES	   "blocks of " /* how blocks without a stack are named */
 
 /* How short a frame is shown. */
 enum size_of {
@@ -279,6 +280,23 @@ static void take_step(const struct step *step, struct pieces *pieces)
 	}
 }
 
+/* Blocks without a stack are named by their sizes, which are not frames: the words for their pool go, its short name stays. */
+static void cut_sizes(const char *name, size_t columns, struct strbuf *out)
+{
+	const char *words = strstr(name, " in the "), *pool = strrchr(name, '(');
+	struct strbuf shown = {0};
+
+	if (words != NULL && pool != NULL && pool > words) {
+		strbuf_add(&shown, name, (size_t)(words - name) + 1);
+		strbuf_add_str(&shown, pool);
+	} else {
+		strbuf_add_str(&shown, name);
+	}
+	screen_cut_middle(strbuf_str(&shown), columns, out);
+	out->failed = out->failed || strbuf_failed(&shown);
+	strbuf_fini(&shown);
+}
+
 void screen_name(const char *name, const char *const *others, size_t count, size_t columns,
 		 struct strbuf *out)
 {
@@ -288,6 +306,10 @@ void screen_name(const char *name, const char *const *others, size_t count, size
 
 	if (screen_columns(name) <= columns) {
 		strbuf_add_str(out, name);
+		return;
+	}
+	if (strncmp(name, SIZES, strlen(SIZES)) == 0) {
+		cut_sizes(name, columns, out);
 		return;
 	}
 	split(name, &pieces);

@@ -478,6 +478,9 @@ static void names_keep_the_users_lines_and_what_tells_them_apart(void **state)
 		"train.py:90 Trainer.train_one_epoch -> model.py:41 Net.forward -> "
 		"Sequential.forward -> Linear.forward -> torch.nn.functional.linear",
 	};
+	static const char *const sizes[] = {
+		"blocks of 15.6 MiB to 23.3 MiB in the PyTorch pool (PTA)",
+	};
 	struct strbuf out = {0};
 	size_t columns;
 
@@ -497,6 +500,8 @@ static void names_keep_the_users_lines_and_what_tells_them_apart(void **state)
 		"functional.linear");
 	assert_string_equal(named(&out, python, 2, 1, 60),
 			    "train.py:90 train_one_epoch -> ... -> functional.linear");
+	/* Sizes are not frames, and their dots are not qualifiers. */
+	assert_string_equal(named(&out, sizes, 1, 0, 50), "blocks of 15.6 MiB to 23.3 MiB (PTA)");
 	/* Alone, nothing is common. */
 	assert_string_equal(named(&out, python, 1, 0, 84),
 			    "train.py:88 validate_one_epoch -> model.py:41 forward -> ... -> "
