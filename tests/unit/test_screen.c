@@ -521,8 +521,7 @@ static void names_keep_the_users_lines_and_what_tells_them_apart(void **state)
 			" -> ",
 			" -> -> a:1 -> ",
 			"(f) ()) -> ::: -> a::b<c::d -> x.y.z....",
-			"\xe8\xae\xad\xe7\xbb\x83.py:7 \xe8\xae\xad\xe7\xbb\x83 -> "
-			"\xe8\xae\xad\xe7\xbb\x83.\xe8\xae\xad\xe7\xbb\x83",
+			"\xe8\xae\xad.py:7 \xe7\xbb\x83 -> \xe8\xae\xad.\xe7\xbb\x83",
 		};
 		size_t i;
 
