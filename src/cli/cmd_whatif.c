@@ -3,26 +3,16 @@
  * msmemscope whatif RUN...: what PyTorch's pool would have reserved under other settings, limits or cards. RUN is a memory snapshot of
  * PyTorch, or anything that engine/input.h opens. twin/what_if.h has the rules.
  */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "cli/cli.h"
-#include "cli/pager.h"
+#include "cli/pool_answers.h"
 #include "cli/whatif_batch.h"
 #include "cli/whatif_input.h"
 #include "cli/whatif_text.h"
-#include "engine/input.h"
 #include "import/torch_snapshot.h"
-#include "options/options.h"
 
 struct whatif {
-	const struct options *options;
+	struct pool_answers answers; /* first: its functions get this one */
 	struct what_if_choice choice;
-	struct json json;
-	struct strbuf text;
-	size_t answered;
 };
 
 /* One pool. Returns the exit code. */
@@ -37,11 +27,11 @@ static int answer(struct whatif *whatif, const struct pool_history *history, con
 			err.message[0] != '\0' ? err.message : mscope_status_str(r));
 		code = r == MSCOPE_E_USAGE ? MSCOPE_EXIT_USAGE : MSCOPE_EXIT_FAILED;
 	} else {
-		if (whatif->options->json)
-			whatif_json(&w, &whatif->json);
+		if (whatif->answers.options->json)
+			whatif_json(&w, &whatif->answers.json);
 		else
-			whatif_text(&w, &whatif->choice, &whatif->text);
-		whatif->answered++;
+			whatif_text(&w, &whatif->choice, &whatif->answers.text);
+		whatif->answers.answered++;
 		if (w.refusal[0] != '\0')
 			code = MSCOPE_EXIT_FAILED;
 	}
@@ -74,10 +64,11 @@ static int answer_pools(struct whatif *whatif, struct pool_histories *histories,
 	return MSCOPE_EXIT_FAILED;
 }
 
-static int answer_run(struct whatif *whatif, const char *word)
+static int answer_run(struct pool_answers *answers, const char *word)
 {
+	struct whatif *whatif = (struct whatif *)answers;
 	struct whatif_input input;
-	int worst = whatif_input_read(&input, word, whatif->options, false);
+	int worst = whatif_input_read(&input, word, whatif->answers.options, false);
 
 	if (worst == MSCOPE_EXIT_OK && input.read == NULL)
 		worst = answer_pools(whatif, &input.traced, word);
@@ -89,28 +80,6 @@ static int answer_run(struct whatif *whatif, const char *word)
 	if (worst == MSCOPE_EXIT_OK && input.damaged)
 		worst = MSCOPE_EXIT_DAMAGED;
 	whatif_input_fini(&input);
-	return worst;
-}
-
-/* A directory of ranks has one run for each. */
-static int answer_word(struct whatif *whatif, const char *word)
-{
-	struct input_rank *ranks = NULL;
-	size_t count = 0;
-	int worst = MSCOPE_EXIT_OK;
-
-	if (snapshot_probe(word) || input_processes(word, &ranks, &count) != 0 || count == 0)
-		return answer_run(whatif, word);
-	for (size_t i = 0; i < count; i++) {
-		int code;
-
-		if (!whatif->options->json)
-			strbuf_addf(&whatif->text, "%s%s:\n", i == 0 ? "" : "\n", ranks[i].path);
-		code = answer_run(whatif, ranks[i].path);
-		worst = code > worst ? code : worst;
-		free(ranks[i].path);
-	}
-	free(ranks);
 	return worst;
 }
 
@@ -139,8 +108,10 @@ static bool is_sensible(const struct options *options)
 
 int cmd_whatif(const struct options *options)
 {
-	struct whatif whatif = {.options = options};
-	int worst = MSCOPE_EXIT_OK;
+	struct whatif whatif = {.answers = {.options = options,
+					    .answer = answer_run,
+					    .is_one = snapshot_probe,
+					    .names_one = true}};
 
 	if (!is_sensible(options))
 		return MSCOPE_EXIT_USAGE;
@@ -157,26 +128,5 @@ int cmd_whatif(const struct options *options)
 		.card_bytes = options->card.bytes,
 		.torch = options->torch,
 	};
-	if (options->json) {
-		json_begin(&whatif.json, &whatif.text);
-		json_object(&whatif.json, NULL);
-		json_u64(&whatif.json, "schema", 1);
-		json_array(&whatif.json, "pools");
-	}
-	for (int i = 1; i < options->argc; i++) {
-		int code = answer_word(&whatif, options->argv[i]);
-
-		worst = code > worst ? code : worst;
-	}
-	if (options->json) {
-		json_end(&whatif.json);
-		json_end(&whatif.json);
-		strbuf_add_char(&whatif.text, '\n');
-	}
-	if (options->json && whatif.answered > 0)
-		cli_write(STDOUT_FILENO, strbuf_str(&whatif.text), whatif.text.length);
-	else if (!options->json)
-		pager_write(&whatif.text);
-	strbuf_fini(&whatif.text);
-	return worst;
+	return pool_answers_write(&whatif.answers);
 }

@@ -87,7 +87,7 @@ static const struct step {
 
 /* ---- the parts of a frame ---- */
 
-/* Bytes of "train.py:41" at the begin of a frame; 0 if it does not start so. */
+/* Bytes of "train.py:41" at the start of a frame; 0: it starts with something else. */
 static size_t line_bytes(const struct piece *piece)
 {
 	size_t i, colon = 0;
@@ -101,7 +101,7 @@ static size_t line_bytes(const struct piece *piece)
 	return colon > 0 && colon + 1 < i && (i == piece->bytes || piece->text[i] == ' ') ? i : 0;
 }
 
-/* Where " (serve.cpp:19)" begins, which ends a frame; its length if it ends otherwise. */
+/* Where " (serve.cpp:19)" starts, which ends a frame; its length if it ends otherwise. */
 static size_t place_at(const struct piece *piece)
 {
 	size_t i = piece->bytes;
@@ -171,7 +171,7 @@ static void find_common(const char *name, const char *const *others, size_t coun
 
 /* ---- one frame ---- */
 
-/* Where the last `keep` parts of a qualified name begin: parts of C++ have "::" between them, those of Python a dot. */
+/* Where the last `keep` parts of a qualified name start: parts of C++ have "::" between them, those of Python a dot. */
 static const char *last_parts(const char *text, size_t bytes, size_t keep)
 {
 	const char *at = text + bytes;
