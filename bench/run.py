@@ -607,6 +607,22 @@ def whole(bench):
                   note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
+def scale(bench):
+    """Many call sites, stacks and live blocks at once: docs/reliability.md has more of it."""
+    live, callers = 200_000, 1
+    watcher = Watcher(bench.tool)
+    _, out = bench.traced("bare", ["--call-stack=c:5", "--format=none", "--no-report"], "scale", 5_000_000, live, callers, each_moment=watcher)
+    stacks = 200_000 * callers
+    bar = 64 + (live * 200 + stacks * 150) / MIB
+    bench.add("engine", f"memory of a launch, {live // 1000},000 live blocks of {stacks // 1000},000 stacks", watcher.peak / MIB, "MiB", bar)
+    bench.add("engine", "info of it", bench.info(bench.project(out)).cpu_s, "s", 60, note="CPU time")
+    page_file = bench.fresh()
+    bench.add("engine", "its page as a file", bench.run([bench.tool, "report", out, "-o", page_file], bench.environment("bare")).cpu_s, "s", 60,
+              note="CPU time")
+    page_file.unlink()
+    shutil.rmtree(out)
+
+
 def view(bench):
     """The page; wants Chromium, so it is measured only where it is there."""
     if shutil.which("chromium"):
@@ -616,7 +632,7 @@ def view(bench):
 
 
 MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, operators, sizes, engine, forms, compared, whatif,
-            after_end, whole, view)
+            after_end, whole, scale, view)
 
 
 # Exact, so once is enough.

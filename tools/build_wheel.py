@@ -9,7 +9,7 @@ programs call there does nothing. The tree of `cmake --install` lies in the pack
 each other as they do everywhere:
 
     site-packages/msmemscope/*.py       the package
-    site-packages/msmemscope/_home/     bin, lib64, simnpu, examples, set_env.sh; the package takes the place of its folder python
+    site-packages/msmemscope/_home/     bin, lib64, simnpu, simcuda, examples, set_env.sh; the package takes the place of its folder python
     site-packages/msleaks/              the older name
     bin/msmemscope, bin/msleaks         tools/launcher.c
     share/                              manual page, completions, licences

@@ -46,10 +46,10 @@ finish() {
 	exit "$1"
 }
 
-# configure PRESET: what is installed may have changed since the last time.
+# configure PRESET [options of cmake]: what is installed may have changed since the last time.
 configure() {
 	mkdir -p build
-	cmake --preset "$1" >"build/$1.log" 2>&1 || {
+	cmake --preset "$@" >"build/$1.log" 2>&1 || {
 		cat "build/$1.log"
 		return 1
 	}

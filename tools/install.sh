@@ -4,7 +4,7 @@
 #
 # The tool has a directory of its own, so that nothing of it lies among files of others:
 #
-#   PREFIX/lib/msmemscope/...      the tree as it is staged: bin, lib64, python, simnpu, examples, set_env.sh
+#   PREFIX/lib/msmemscope/...      the tree as it is staged: bin, lib64, python, simnpu, simcuda, examples, set_env.sh
 #   PREFIX/bin/msmemscope          a link to the command in it; msleaks is its second name
 #   PREFIX/share/...               manual page, completions, licences
 #

@@ -36,6 +36,7 @@ def same(text):
     text = re.sub(r"\bpid \d+", "pid N", text)
     text = re.sub(r"\d+ events?", "N events", text)
     text = re.sub(r"\b\d+(\.\d+)? (ns|us|ms|s|min|h|days?)\b", "N", text)
+    text = re.sub(r"on the CPU \([\d.]+ \w+\)", "on the CPU (N)", text)
     return re.sub(r"0x[0-9a-f]+", "N", text)
 
 

@@ -14,6 +14,7 @@ storm=${STORM:-100000}
 forks=${FORKS:-200}
 gpus=${GPUS:-1000}
 ooms=${OOMS:-60}
+fillings=${FILLINGS:-60}
 pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
 asked=${ASKED:-1000}
@@ -55,6 +56,7 @@ soak_gpus() {
 
 soak_ooms() {
 	step "ooms: $ooms programs that run out of memory" suite ooms tests/e2e/test_oom.py tests/e2e/test_gpu_memory.py --ooms="$ooms" -rP
+	step "ooms: $fillings programs that are told in time" suite fillings tests/e2e/test_forecast.py --fillings="$fillings" -rP
 }
 
 soak_pairs() {
@@ -124,6 +126,8 @@ soak_sdist() {
 
 soak_dryrun() {
 	step "dryrun: habits of scripts, against the computing simulated NPU" suite dryrun tests/realclients/soak_dryrun.py -rP
+	# Wheels of PyTorch for CUDA, up to 0.8 GB each; those that are there are used again.
+	step "dryrun: PyTorch for CUDA on the simulated CUDA" suite dryrun_cuda tests/realclients/soak_dryrun_cuda.py
 }
 
 soak_mindspore() {
@@ -137,10 +141,11 @@ soak_hooks() {
 
 # Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md; and what inefficient memory costs.
 soak_judge() {
-	step "judge: build" build release test_inefficient judge judge_forecast
+	step "judge: build" build release test_inefficient judge judge_forecast judge_host
 	step "waste: $wasteful random programs" env MSCOPE_TEST_PROGRAMS="$wasteful" build/release/tests/unit/test_inefficient
 	MSCOPE_TEST_PROGRAMS=$mended step "waste: $mended programs that are mended" suite waste tests/e2e/test_inefficient.py -k mended
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
+	step "judge: memory of the host" build/release/tests/judge/judge_host 20000 1
 	step "judge: forecasts" build/release/tests/judge/judge_forecast 3000 1
 }
 

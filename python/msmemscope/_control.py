@@ -337,6 +337,10 @@ def _wait_for(request, *arguments):
     result = request(*arguments)
     if result in (0, -errno.ENOENT):
         return
+    if result == -errno.EAGAIN:
+        say("the engine has not caught up with this program, which waited as long as $MSMEMSCOPE_STOP_WAIT says (60 s). Nothing is lost: report, trace and "
+            "rows are complete when the program has ended", once=True)
+        return
     reason = _REASONS.get(result) or f"cannot reach the engine: {os.strerror(-result)}"
     say(f"{reason}; report, trace and rows may be missing. Nothing is lost; run this when the program has ended: "
         f"msmemscope recover {session}", once=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dry run (`msmemscope dryrun`): the program runs on the simulated NPU, which computes only what is small, and ends after a few steps.
+"""A dry run (`msmemscope dryrun`): the program runs on the simulated NPU, which computes only what is small, or on the simulated CUDA, which
+computes nothing, and ends after a few steps.
 
 What the command must know of it are notes of the trace that start with "dry run: ": where the program died, which values it read that
 nobody had computed. src/cli/dry_notes.h has the same words.
@@ -24,8 +25,12 @@ _taken = 0
 _marked = False  # the program marks steps itself: those of its optimizers do not count
 _ended = None  # tells the trace that the program has ended
 _listener = None  # of mstx; ctypes does not keep it
-_values = None  # listener of the simulated NPU
-_told = {}  # text about a value: how often it was read since the latest step
+_values = None  # listener of the simulated NPU or CUDA
+_cuda = None  # the simulated CUDA; None: an NPU
+_missing = None  # what the simulated CUDA could not do, most lately
+_workspaces = 0  # the largest that a convolution may have
+_reads = {}  # text about a value: how often it was read since the latest step
+_said = set()  # what is not simulated, with its line
 _peak = 0  # of tensors, when _READS_MAX reads of one line were last looked at
 
 
@@ -92,17 +97,17 @@ def _users_frame():
     return frame
 
 
-def _value(kind, _name):
+def _value(kind, _name, how=None):
     """The thread that is here has got a value that nobody computed, or a shape that follows from one."""
     try:
         where = _site(_frames(_users_frame()))
-        text = where + _HOW[min(kind, len(_HOW) - 1)]
-        if text not in _told:
-            if len(_told) >= _VALUES_MAX:
+        text = where + (how or _HOW[min(kind, len(_HOW) - 1)])
+        if text not in _reads:
+            if len(_reads) >= _VALUES_MAX:
                 return
             note(f"dry run: value: {text}")
-        _told[text] = _told.get(text, 0) + 1
-        if _told[text] >= _READS_MAX:
+        _reads[text] = _reads.get(text, 0) + 1
+        if _reads[text] >= _READS_MAX:
             _look_for_loop(where, text)
     except Exception as error:  # pylint: disable=broad-exception-caught  # the program goes on
         note(f"a value that was not computed has no line: {type(error).__name__}: {error}")
@@ -110,8 +115,8 @@ def _value(kind, _name):
 
 def _look_for_loop(where, text):
     global _peak
-    _told[text] = 0
-    peak = sys.modules["torch_npu"].npu.max_memory_allocated()
+    _reads[text] = 0
+    peak = sys.modules["torch"].cuda.max_memory_allocated() if _cuda is not None else sys.modules["torch_npu"].npu.max_memory_allocated()
     if peak > _peak:
         _peak = peak
         return
@@ -125,12 +130,75 @@ def _npu_is_here(_module):
     ctypes.CDLL("libruntime.so").rtSimListen(_values)
 
 
+def _told(kind, what):
+    """The simulated CUDA has something to say: enum sim_told of simcuda/sim.h."""
+    global _missing, _workspaces
+    text = what.decode("utf-8", "replace")
+    if kind == 0:
+        _value(kind, None, f" read as {text}")
+    elif kind == 1:
+        _value(kind, None, " read without its values")
+    elif kind == 5:
+        _value(2, None)
+    elif kind == 4:
+        _workspaces = max(_workspaces, int(text))
+    else:
+        _missing = f"simcuda: {text}"
+        try:
+            said = f"{_site(_frames(_users_frame()))}: {text}"
+        except Exception:  # pylint: disable=broad-exception-caught  # the program goes on
+            said = text
+        if said not in _said and len(_said) < _VALUES_MAX:
+            _said.add(said)
+            note(f"dry run: missing: {said}")
+
+
+def _cuda_is_here(torch):
+    """Without kernels for the card PyTorch fails when it launches the first one, here as there."""
+    number = ctypes.c_int()
+    card = tuple(_cuda.cudaDeviceGetAttribute(ctypes.byref(number), which, 0) or number.value for which in (75, 76))  # 75.76: the capability
+    kinds = torch.cuda.get_arch_list()
+    runs = 0
+    for kind in kinds:
+        name, _, digits = kind.rstrip("af").partition("_")
+        if digits.isdigit():
+            major, minor = divmod(int(digits), 10)
+            if (major == card[0] and minor <= card[1]) if name == "sm" else (major, minor) <= card:
+                runs = max(runs, int(digits))
+    _cuda.simcuda_compiled_for(runs)
+    if kinds and not runs:
+        _cuda.simcuda_refuse(f"torch {torch.__version__} has no kernels for a card of capability {card[0]}.{card[1]}, "
+                             f"only {', '.join(kinds)}".encode())
+
+
+def _compiler_is_here(_module):
+    """torch.compile() is at work: what its kernels need depends on choices that are made on the card."""
+    note(f"dry run: ended at {_site(_frames(_users_frame()))}: torch.compile() makes kernels of its own, whose memory is not known; "
+         "without it (TORCHDYNAMO_DISABLE=1) the program can be run dry")
+    _end()
+
+
+def _facts():
+    """What the simulated CUDA knows at the end."""
+    if _cuda is not None:
+        _cuda.simcuda_outside.restype = ctypes.c_uint64
+        note(f"dry run: outside of the pool: {_cuda.simcuda_outside()}")
+        if _workspaces > 0:
+            note(f"dry run: workspaces: {_workspaces}")
+        _cuda.simcuda_waiting.restype = ctypes.c_uint64
+        if _cuda.simcuda_waiting() > 0:
+            note(f"dry run: waits for other streams: {_cuda.simcuda_waiting()}")
+
+
 def finished():
     """The program's own code has ended, by itself."""
+    _facts()
     where = _died_at()
     if where is not None:
         lines = str(sys.last_value).strip().splitlines()
         wrong = next((line.strip() for line in lines if "simnpu: " in line), lines[0] if lines else "")
+        # Libraries above the simulated CUDA do not pass its words on.
+        wrong = _missing or wrong
         note(f"dry run: died at {where}")
         note(f"dry run: because of {type(sys.last_value).__name__}: {wrong[:200]}")
 
@@ -142,6 +210,7 @@ def _end():
             stream.flush()
         except (AttributeError, OSError, ValueError):
             pass
+    _facts()
     finish_labels()
     if _ended is not None:
         _ended()
@@ -158,8 +227,10 @@ def _step(marked):
         _marked, _taken = True, 0
     if marked or not _marked:
         _taken += 1
-        for text in _told:
-            _told[text] = 0
+        for text in _reads:
+            _reads[text] = 0
+        if _cuda is not None:
+            _cuda.simcuda_step()
         if _taken == _wanted:
             _end()
 
@@ -173,6 +244,18 @@ def _range(ends):
         _marked, _taken = True, 0
 
 
+def _listen_to_cuda():
+    global _cuda, _values
+    try:
+        _cuda = ctypes.CDLL("libsimcuda.so")
+    except OSError:  # a process that cleared its environment
+        return
+    _values = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_char_p)(_told)
+    _cuda.simcuda_listen(_values)
+    when_imported("torch", _cuda_is_here)
+    when_imported("torch._inductor.compile_fx", _compiler_is_here)
+
+
 def begin(ended):
     """Before the first line of the script; `ended` as in _boot.begin()."""
     global _wanted, _ended, _listener
@@ -181,4 +264,7 @@ def begin(ended):
     if ctypes is not None:
         _listener = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(_range)
         collector.mscope_step_listener(ctypes.cast(_listener, ctypes.c_void_p).value)
-        when_imported("torch_npu", _npu_is_here)
+        if "SIMCUDA_DEVICE" in os.environ:
+            _listen_to_cuda()
+        else:
+            when_imported("torch_npu", _npu_is_here)

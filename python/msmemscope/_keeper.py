@@ -20,6 +20,7 @@ import types
 from importlib.machinery import SourceFileLoader
 from typing import NamedTuple
 
+from ._filled import filled_at, forget
 from ._native import collector, ctypes
 
 SECONDS = 1.0  # of CPU time that a scan may take, but for the walk over all objects that is in progress
@@ -39,6 +40,7 @@ _dict_of_module = types.ModuleType.__dict__["__dict__"].__get__
 _LRU = type(functools.lru_cache(len))
 _CELL = types.CellType if hasattr(types, "CellType") else type((lambda x: lambda: x)(0).__closure__[0])
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+_FRAMES_OF = {kind: kind.__dict__[name] for kind, name in zip(_GENERATORS, ("gi_frame", "cr_frame", "ag_frame"))}
 _PLAIN = (str, int, float, bool, bytes, type(None))
 # What the interpreter keeps of an error that nobody caught: it came after what kept the tensors.
 _LAST = ("last_value", "last_traceback", "last_exc")
@@ -103,7 +105,7 @@ def _instance_dict(value):
     """The attributes of an object as a dict, without asking the object; None: it has none."""
     for kind in _mro_of_type(type(value)):
         found = _dict_of_type(kind).get("__dict__")
-        if type(found) is types.GetSetDescriptorType:
+        if type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType):  # the latter of types.SimpleNamespace
             attributes = found.__get__(value)
             return attributes if type(attributes) is dict else None
     return None
@@ -270,6 +272,11 @@ class _Scan:
             return _Root("lru_cache", "", f"functools.lru_cache of {words}", ordinal, 0)
         if kind is types.FunctionType:
             return self.function_root(node, child)
+        if kind in _GENERATORS:  # one that waits; where it runs, its frame is met
+            frame = _FRAMES_OF[kind].__get__(node)
+            for name, _index in self.slots(frame, [id(self.nodes[child])]) if frame is not None else ():
+                return _Root("local", name, f"local of {_code_words(frame.f_code)}", child, -1)  # nearer than the generator
+            return None
         if _has_base(kind, type):
             module = _dict_of_type(node).get("__module__")
             names = _dict_of_module(sys.modules[module]) if type(module) is str and module in sys.modules else {}
@@ -328,7 +335,9 @@ class _Scan:
                 root = self.roots_of(ordinal, child)
                 if root:
                     level_roots.append(root)
-                elif root is None and ordinal >= known:
+                # Of many functions or generators, each with one tensor, the list of them is the answer.
+                many = type(self.nodes[ordinal]) is types.FunctionType or type(self.nodes[ordinal]) in _GENERATORS
+                if (root is None or (root and many)) and ordinal >= known:
                     following[ordinal] = None
             roots.append(level_roots)
             left = 0
@@ -389,6 +398,8 @@ class _Scan:
                 return "", False
             if below is _instance_dict(value):
                 return "", True
+            if _has_base(kind, self.base) and below is self.base._backward_hooks.__get__(value):
+                return "._backward_hooks", False
             name = _attribute(value, below)
             return (f".{name}" if name else ""), False
         except RuntimeError:  # another thread changes it
@@ -435,7 +446,7 @@ def _count(mask):
     return bin(mask).count("1")
 
 
-def _cure(kind, what, grad):
+def _cure(kind, what, grad, scalar=False, in_graph=False):
     if kind == "lru_cache":
         return "give lru_cache a smaller maxsize, or call its cache_clear()"
     if kind == "hook":
@@ -452,9 +463,14 @@ def _cure(kind, what, grad):
         return ""
     container = what in ("list", "dict", "deque", "set", "tuple", "OrderedDict", "defaultdict")
     word = what if container else "object"
-    if grad:
+    if grad and scalar:
         return f"append loss.item() or loss.detach(), or clear the {word}" if what in ("list", "deque") else \
             f"keep .item() or .detach() of it, or clear the {word}"
+    if grad and in_graph:
+        return f"append .detach() of each, or clear the {word}" if what in ("list", "deque") else f"keep .detach() of it, or clear the {word}"
+    if grad:
+        clear = f"remove items from the {word}" if container else "delete it"
+        return f"{clear} when no longer needed; .detach() frees the graph alone, not the tensor"
     return f"remove items from the {word} when they are no longer needed" if container else "delete it when it is no longer needed"
 
 
@@ -511,7 +527,8 @@ class Scanner:
                 answers[index] = self._nothing(site, group, addresses, whole)
         return answers
 
-    def _direct(self, site, group, addresses, roots):
+    def _direct(self, site, group, addresses, roots, in_graph=False):
+        """`in_graph`: the blocks are what graphs of the tensors that are looked for have saved."""
         scan = self.scan
         root, most = scan.best(roots, group)
         if root is None or most < max(1, _count(group) / 3):
@@ -539,9 +556,11 @@ class Scanner:
             holds = f"grad_fn -> {_type_name(node)}"
         if between and holder is not target:
             holds = " -> ".join(between[:3]) + (f" -> {holds}" if holds else " -> tensor")
-        return Answer(addresses.get(newest, 0), kind, what, name, self._root_words(root, name), scan.length(
-            scan.nodes[path[shared - 1]]), _count(held), len(site.addresses), holds, root.name + "".join(pieces) or root.words,
-            _cure(kind, what, node is not None))
+        items = scan.length(scan.nodes[path[shared - 1]])
+        cure = _cure(kind, what, node is not None, is_tensor and type(target) is scan.torch.Tensor and scan.base.numel(target) == 1, in_graph)
+        filled = filled_at(name) if items and cure and root.kind in ("global", "local", "class") else ""
+        return Answer(addresses.get(newest, 0), kind, what, name, self._root_words(root, name), items, _count(held), len(site.addresses), holds,
+                      root.name + "".join(pieces) or root.words, f"{cure}; filled at {filled}" if filled else cure)
 
     @staticmethod
     def _root_words(root, name):
@@ -561,6 +580,8 @@ class Scanner:
             scan.referrers(level)
             level = []
             for value in list(scan.found):
+                if _has_base(type(value), scan.base) and id(scan.base._backward_hooks.__get__(value)) in self._seen:
+                    return True
                 if type(value) is dict:
                     for name, below in dict.items(value):
                         if type(name) is str and name.startswith("_") and name.endswith("_hooks") and id(below) in self._seen:
@@ -630,7 +651,7 @@ class Scanner:
         roots, _whole = self.scan.climb([group for group in found if group])
         for index, group in enumerate(found):
             if group and _count(group) >= len(self.sites[index].addresses) / 3:
-                answer = self._direct(self.sites[index], group, bits, roots)
+                answer = self._direct(self.sites[index], group, bits, roots, True)
                 if answer is not None:
                     size = nodes.get(saved[answer.address], 0)
                     kind = "graph" if answer.kind in ("global", "local", "class", "closure", "default") else answer.kind
@@ -658,14 +679,16 @@ class Scanner:
         saved, sizes, seen, total = {}, {}, {}, 0
         left = set(wanted)
         for holder in holders:
-            todo, size = [scan.grad_fn(scan.tensors[holder])], 0
+            todo, own = [scan.grad_fn(scan.tensors[holder])], set()
             while todo and total < _NODES and not scan.late():
                 node = todo.pop()
+                if id(node) in own:
+                    continue
+                own.add(id(node))  # graphs share nodes, those of weights for one
+                total += 1
                 if id(node) in seen:
                     continue
                 seen[id(node)] = node
-                size += 1
-                total += 1
                 in_object = function is not None and _has_base(type(node), function)
                 count = collector.mscope_saved(node, in_object, *known, numbers, len(wanted), out, 64)
                 if count < 0:
@@ -675,7 +698,7 @@ class Scanner:
                     left.discard(wanted[out[k]])
                 following = function.next_functions.__get__(node) if in_object else node.next_functions
                 todo += [entry[0] for entry in following if entry[0] is not None]
-            sizes[holder] = size
+            sizes[holder] = len(own)
             if not left:
                 break
         return saved, sizes
@@ -724,7 +747,10 @@ def scan(sites, seconds=SECONDS):
     torch = sys.modules.get("torch")
     if torch is None or not _frames_are_known() or getattr(torch, "_C", None) is None:
         return [None] * len(sites)
-    return Scanner(torch, [_Site(tuple(addresses), len(addresses)) for addresses in sites], seconds).run()
+    try:
+        return Scanner(torch, [_Site(tuple(addresses), len(addresses)) for addresses in sites], seconds).run()
+    finally:
+        forget()
 
 
 @functools.lru_cache(None)

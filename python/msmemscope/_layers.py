@@ -10,6 +10,7 @@ The outermost modules are those that no other one contains. Two of one class are
 
 Modules are referred to weakly and tensors not at all: that a tensor is the one that was named is seen by asking its module.
 """
+import os.path
 import weakref
 
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "FullyShardedDataParallel": "_fsdp_wrapped_module",
@@ -51,6 +52,24 @@ def of_tensor(tensor):
     if module is None or (module._parameters.get(known[1]) is not tensor and module._buffers.get(known[1]) is not tensor):
         return None
     return known[2]
+
+
+def of_all(tensor, alike):
+    """The innermost module that has this tensor and all others of its model for which alike() is true."""
+    model, *path = _path_of(_tensors[id(tensor)])
+    for known in list(_tensors.values()):
+        module = known[0]()
+        other = None if module is None else module._parameters.get(known[1])
+        if other is None or _path_of(known)[0] != model or not alike(other):
+            continue
+        path = os.path.commonprefix([path, _path_of(known)[1:]])
+    return b".".join([model + b"@", *path]).replace(b"@.", b"@")
+
+
+def _path_of(known):
+    """The model of a tensor, and the parts of its module's path."""
+    model, path = known[2].split(b"@")[:2]
+    return [model, *(path.split(b".") if path else [])]
 
 
 def refresh(modules):
@@ -97,13 +116,19 @@ def _named_modules(module, path, seen):
             yield from _named_modules(child, f"{path}.{name}" if path else name, seen)
 
 
+def _class_name(module):
+    """fully_shard() makes FSDPNet of a Net: a class that is both FSDPModule and Net."""
+    kinds = [kind.__name__ for kind in type(module).__mro__]
+    return kinds[kinds.index("FSDPModule") + 1] if "FSDPModule" in kinds[1:-1] else kinds[0]
+
+
 def _top_name(top):
     """Its class, and a number if another one of this class lives."""
     known = _tops.get(id(top))
     if known is not None and known[0]() is top:
         return known[1]
     taken = {name for ref, name in _tops.values() if ref() is not None}
-    name = kind = _clean(type(_unwrapped(top)).__name__)
+    name = kind = _clean(_class_name(_unwrapped(top)))
     number = 1
     while name in taken:
         number += 1

@@ -11,9 +11,11 @@ for viewers without HTML a summary as text. Words after the name are those of co
 import csv
 import glob
 import html
+import linecache
 import os
 import shlex
 import sqlite3
+import sys
 import tempfile
 from typing import Any
 
@@ -42,7 +44,7 @@ def _attributes(text):
 def _place(stack):
     """The line of a cell that a Python stack goes through, else its innermost line."""
     lines = [line for line in stack.strip('"').split("\n") if line]
-    cells = [line for line in lines if line.startswith("<ipython-input") or "/ipykernel_" in line]
+    cells = [line for line in lines if line.startswith("In[")]
     return (cells or lines or ["?"])[0]
 
 
@@ -177,7 +179,46 @@ class Result:
         return "\n".join(self.lines)
 
     def _repr_html_(self):
-        return self.frame and f"{self.frame}<pre>{html.escape(self.lines[-1])}</pre>"
+        """The text is there too: of a notebook that is not trusted, viewers show HTML without frames and scripts."""
+        text = html.escape("\n".join(self.lines))
+        return self.frame and f"{self.frame}<details><summary>{html.escape(self.lines[-1])}</summary><pre>{text}</pre></details>"
+
+
+def _name_file(file, name):
+    if _native.collector is not None:
+        _native.collector.mscope_name_file(os.fsencode(file), name.encode())
+
+
+def _name_cells(shell, cell):
+    """Functions of cells have a temporary file; in call stacks they read In[3], by the number beside the cell that has them.
+
+    `cell` is the text below %%msmemscope, which runs next; its lines count from there, as in IPython's own tracebacks. Returns what
+    is to be called after it ran.
+    """
+    compiler = shell.compile
+    numbers = getattr(compiler, "_filename_map", None)  # of IPython, for its tracebacks
+    if numbers is None or not hasattr(compiler, "get_code_name"):
+        return lambda: None
+    caller = sys._getframe(1)
+    while caller is not None and caller.f_code.co_filename not in numbers:
+        caller = caller.f_back
+    outer = caller.f_code.co_filename if caller is not None else ""
+    number = numbers.get(outer, shell.execution_count)
+    for file, its in numbers.items():
+        seen, ours = _below.get(file, (None, None))
+        _name_file(file, f"In[{ours if its == seen else its}]")
+    if linecache.getline(outer, 1).startswith("get_ipython().run_cell_magic("):
+        _name_file(outer, "")  # it only calls us
+    inner = compiler.get_code_name(cell, shell.transform_cell(cell), shell.execution_count)
+    _name_file(inner, f"In[{number}]")
+
+    def after():
+        _below[inner] = (numbers.get(inner), number)
+
+    return after
+
+
+_below = {}  # file of a text below %%msmemscope: (its number for IPython, the number of the cell)
 
 
 def _magic(shell, line, cell):
@@ -185,11 +226,13 @@ def _magic(shell, line, cell):
     if arguments:
         _control.choose(arguments)
     _control.quiet = True  # the cell shows it
+    named = _name_cells(shell, cell)
     _control.start()
     try:
         shell.run_cell(cell)
     finally:
         _control.stop()
+        named()
     project = project_of_this_process()
     if project is None:
         return

@@ -139,31 +139,50 @@ def _label(tensor, text, of=None):
     memory = _memory(tensor)
     if memory is not None:
         _label_of(LABEL_MODEL, *memory, text)
-        layer = _layers.of_tensor(tensor if of is None else of)
-        if layer is not None:
-            _label_of(LABEL_LAYER, *memory, layer)
+        _label_layer(tensor, tensor if of is None else of, memory)
     return memory
 
 
-def _label_layer(tensor, layer):
-    memory = _memory(tensor)
-    if memory is not None:
-        _label_of(LABEL_LAYER, *memory, layer)
+def _label_layer(tensor, named, memory=None):
+    """The layer of `named`, which is the tensor itself, or whose gradient or state it is. Memory of several tensors is their module's."""
+    layer = _layers.of_tensor(named)
+    memory = memory or (layer and _memory(tensor))
+    if not layer or memory is None:
+        return
+    storage = _shared_storage(tensor)
+    if storage:
+        layer = _layers.of_all(named, lambda other: _shared_storage(other if tensor is named else _grad_of(other)) == storage)
+    _label_of(LABEL_LAYER, *memory, layer)
+
+
+def _grad_of(tensor):
+    return tensor.grad if tensor.is_leaf else None  # PyTorch warns of others
+
+
+def _shared_storage(tensor):
+    """Where the memory starts that a tensor is only a part of, as parameters of FSDP and gradients in DDP's buckets may be; 0: all of it is its own."""
+    if tensor is None:
+        return 0
+    tensor = getattr(tensor, "_local_tensor", tensor)
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr() if storage.nbytes() > tensor.nbytes else 0
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return 0
 
 
 def _name_layers():
     """Labels what has got a name since the last call, with its gradient and its states."""
     for tensor in _layers.refresh([module for module in [known() for known in list(_known.values())] if module is not None]):
-        layer = _layers.of_tensor(tensor)
-        if layer is None:
+        if _layers.of_tensor(tensor) is None:
             continue
-        _label_layer(tensor, layer)
+        _label_layer(tensor, tensor)
         if tensor.is_leaf and tensor.grad is not None:
-            _label_layer(tensor.grad, layer)
+            _label_layer(tensor.grad, tensor)
         for optimizer in list(_optimizers):
             if tensor in optimizer.state:
                 for state in _tensors(optimizer.state[tensor]):
-                    _label_layer(state, layer)
+                    _label_layer(state, tensor)
 
 
 def _enter(text):

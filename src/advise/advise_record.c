@@ -29,6 +29,8 @@ void advise_record_fini(struct advise_record *record)
 	free(record->zeroed);
 	free(record->adds);
 	free(record->steps);
+	free(record->threads_open);
+	free(record->uses);
 	map_fini(&record->by_id);
 	map_fini(&record->by_layer);
 	map_fini(&record->by_number);
@@ -79,6 +81,7 @@ static int block_comes(struct advise_record *record, const struct row *row)
 									  : block->size_bytes,
 				     .born = record->moment_count,
 				     .died = ADVISE_NEVER,
+				     .used = ADVISE_NEVER,
 				     .pool = number,
 				     .call = record->open_count > 0 && record->tid == block->tid
 						     ? record->open[record->open_count - 1]
@@ -111,10 +114,94 @@ static int block_goes(struct advise_record *record, struct replay *replay,
 	return add_moment(record, (uint32_t)number, false);
 }
 
+/* ---- what operators use ---- */
+
+/* How many operators of a thread are in progress; NULL: no memory. */
+static uint32_t *depth_of(struct advise_record *record, uint32_t tid)
+{
+	size_t i;
+
+	for (i = 0; i < record->thread_count; i++)
+		if (record->threads_open[i].tid == tid)
+			return &record->threads_open[i].depth;
+	if (array_reserve(&record->threads_open, &record->thread_room, i + 1,
+			  sizeof(*record->threads_open)) != 0)
+		return NULL;
+	record->threads_open[i].tid = tid;
+	record->threads_open[i].depth = 0;
+	record->thread_count = i + 1;
+	return &record->threads_open[i].depth;
+}
+
+/* The outermost operator of a thread has ended: what it used may go from now on. */
+static int operator_ends(struct advise_record *record, uint32_t tid)
+{
+	uint32_t *depth = depth_of(record, tid);
+	size_t kept = 0, used = 0;
+
+	if (depth == NULL)
+		return -ENOMEM;
+	*depth -= *depth > 0;
+	if (*depth > 0)
+		return 0;
+	for (size_t i = 0; i < record->use_count; i++) {
+		if (record->uses[i].tid != tid) {
+			record->uses[kept++] = record->uses[i];
+			continue;
+		}
+		record->blocks[record->uses[i].block].used = record->moment_count;
+		used++;
+	}
+	record->use_count = kept;
+	return used == 0 ? 0 : add_moment(record, ADVISE_NONE, false);
+}
+
+static int operator_starts(struct advise_record *record, uint32_t tid)
+{
+	uint32_t *depth = depth_of(record, tid);
+
+	if (depth == NULL)
+		return -ENOMEM;
+	++*depth;
+	return 0;
+}
+
+static int block_used(struct advise_record *record, const struct row *row)
+{
+	const uint64_t *number =
+		row->block == NULL
+			? NULL
+			: map_get(&record->by_id, (struct map_key){row->block->allocation_id, 0});
+
+	record->accesses = true;
+	if (number == NULL)
+		return 0;
+	/* Until its operator has ended. */
+	record->blocks[*number].used = record->moment_count;
+	if (array_reserve(&record->uses, &record->use_room, record->use_count + 1,
+			  sizeof(*record->uses)) != 0)
+		return -ENOMEM;
+	record->uses[record->use_count].tid = row->tid;
+	record->uses[record->use_count++].block = (uint32_t)*number;
+	return 0;
+}
+
 int advise_record_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct advise_record *record = arg;
 
+	switch (row->kind) {
+	case ROW_ATEN_START:
+		return operator_starts(record, row->tid);
+	case ROW_ATEN_END:
+		return operator_ends(record, row->tid);
+	case ROW_READ:
+	case ROW_WRITE:
+	case ROW_ACCESS:
+		return block_used(record, row);
+	default:
+		break;
+	}
 	if (row->block == NULL || row->shadow ||
 	    (row->context->pool != POOL_pta && row->context->pool != POOL_host))
 		return 0;

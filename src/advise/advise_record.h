@@ -24,6 +24,7 @@ struct advise_pool {
 struct advise_block {
 	uint64_t bytes; /* requested, where the pool says it */
 	size_t born, died;
+	size_t used; /* when the last operator that used it had ended; ADVISE_NEVER: not known */
 	uint32_t pool;
 	uint32_t call; /* innermost module that ran when it was made; ADVISE_NONE */
 	uint32_t tid;
@@ -119,7 +120,16 @@ struct advise_record {
 	uint32_t running;     /* the node that the backward pass is in, ADVISE_NONE */
 	uint32_t tid;	      /* the thread that ran modules */
 	bool threads;	      /* several did */
-	uint64_t accesses;
+	bool accesses;	      /* were recorded */
+	/* Operators in progress, by thread, and what they use. */
+	struct {
+		uint32_t tid, depth;
+	} * threads_open;
+	size_t thread_count, thread_room;
+	struct {
+		uint32_t tid, block;
+	} * uses;
+	size_t use_count, use_room;
 };
 
 /* Both are for struct pass_setup; arg: the record. 0 or -ENOMEM. */

@@ -273,6 +273,17 @@ static size_t second_end(const struct work *work, uint32_t block, const struct c
 	return until < record->blocks[block].died ? until : record->blocks[block].died;
 }
 
+/*
+ * Whether the second forward pass has no part in a block: neither the graph nor a caller has it, and it outlives the backward pass. Its operator
+ * made it once for all that come later, such as the workspace of cuBLAS.
+ */
+static bool is_there_already(const struct work *work, uint32_t block, const struct chosen *one)
+{
+	const struct advise_block *of = &work->record->blocks[block];
+
+	return of->save == ADVISE_NONE && of->touch == ADVISE_NONE && of->died > one->released;
+}
+
 static void run_again(struct work *work, const struct chosen *one)
 {
 	const struct advise_record *record = work->record;
@@ -285,7 +296,8 @@ static void run_again(struct work *work, const struct chosen *one)
 			moment->block == ADVISE_NONE ? NULL : &record->blocks[moment->block];
 
 		if (block == NULL || block->pool != work->editor->pool || block->tid != call->tid ||
-		    block->born < call->start || is_kept(block))
+		    block->born < call->start || is_kept(block) ||
+		    is_there_already(work, moment->block, one))
 			continue;
 		editor_pass(work->editor, at,
 			    moment->comes ? (int64_t)block->bytes : -(int64_t)block->bytes);
@@ -297,7 +309,8 @@ static void run_again(struct work *work, const struct chosen *one)
 		size_t until;
 
 		if (block == NULL || !moment->comes || block->pool != work->editor->pool ||
-		    block->tid != call->tid || block->died < one->stops || is_kept(block))
+		    block->tid != call->tid || block->died < one->stops || is_kept(block) ||
+		    is_there_already(work, moment->block, one))
 			continue;
 		until = second_end(work, moment->block, one);
 		if (until <= at)

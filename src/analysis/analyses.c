@@ -85,6 +85,17 @@ static void on_sample(void *arg, struct replay *replay, const struct driver_usag
 	}
 }
 
+static void on_host(void *arg, struct replay *replay, const struct trace_event *event)
+{
+	struct analyses *analyses = arg;
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] != NULL && table[i]->host != NULL && !analyses->failed[i])
+			analyses->failed[i] = table[i]->host(analyses->state[i], replay, event) < 0;
+	}
+}
+
 static void add_to(struct analysis_list *list, int id)
 {
 	list->ids[list->count++] = (uint8_t)id;
@@ -330,6 +341,7 @@ static void init(struct analyses *analyses, uint32_t bits, bool follow, bool own
 				      .observer = {.row = on_row,
 						   .step = on_step,
 						   .sample = on_sample,
+						   .host = on_host,
 						   .block = on_block,
 						   .restart = on_restart,
 						   .settings = on_settings,
@@ -410,22 +422,6 @@ void analyses_json_of(struct analyses *analyses, enum analysis_id id,
 }
 
 /* ---- what several of them need ---- */
-
-const char *pool_long_name(uint8_t pool)
-{
-	switch (pool) {
-	case POOL_pta:
-		return "Pytorch Caching memory pool";
-	case POOL_atb:
-		return "ATB memory pool";
-	case POOL_mindspore:
-		return "Mindspore memory pool";
-	case POOL_host:
-		return "CPU tensor memory";
-	default:
-		return NULL;
-	}
-}
 
 bool step_has_ended(const struct replay *replay, uint32_t step)
 {

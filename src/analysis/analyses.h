@@ -45,6 +45,7 @@ struct analysis {
 	int (*row)(void *state, struct replay *replay, const struct row *row);
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
 	int (*sample)(void *state, struct replay *replay, const struct driver_usage *driver);
+	int (*host)(void *state, struct replay *replay, const struct trace_event *event);
 	int (*block)(void *state, struct replay *replay, enum block_change change,
 		     const struct block *block, const struct usage *usage, uint32_t owner);
 	/*
@@ -152,9 +153,6 @@ uint64_t words_next(struct words *words);
 size_t words_count(struct words *words);
 
 void words_add(struct strbuf *out, uint64_t word);
-
-/* "Pytorch Caching memory pool" and so on; NULL if it is no pool of a framework. */
-const char *pool_long_name(uint8_t pool);
 
 /* Keys that every listed block has: device, event_type, address, size, step, kernel, allocation_id, site. */
 void block_json(struct replay *replay, const struct block *block, struct json *json);

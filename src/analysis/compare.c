@@ -352,6 +352,11 @@ static void on_block(void *arg, struct replay *replay, enum block_change change,
 
 	(void)usage;
 	(void)owner;
+	if (change == BLOCK_RELABELLED) {
+		if (ledger_relabel(ledger, block) < 0)
+			reader->error = -ENOMEM;
+		return;
+	}
 	if (choice->wanted != NULL && !choice->wanted(choice->arg, replay, context))
 		return;
 	if (change == BLOCK_REMOVED)
@@ -396,10 +401,12 @@ static void on_restart(void *arg, struct replay *replay)
 
 void compare_observe(struct compare_reader *reader, struct replay *replay)
 {
-	reader->observer = (struct replay_observer){.block = on_block};
+	reader->observer =
+		(struct replay_observer){.block = on_block, .blocks = 1u << BLOCK_RELABELLED};
 	if (!counts_rows(reader))
-		reader->observer.blocks =
+		reader->observer.blocks |=
 			1u << BLOCK_ADDED | 1u << BLOCK_REMOVED | 1u << BLOCK_RESTORED;
+	reader->error = replay_decompose(replay);
 	if (reader->choice->step != 0) {
 		reader->observer.step = on_step;
 		reader->observer.restart = on_restart;
@@ -464,6 +471,17 @@ int compare_take_row(void *arg, struct replay *replay, const struct row *row)
 	return r;
 }
 
+/* Blocks are weights, gradients and the like if the package labelled them; that an operator made them is known without. */
+static void look_at_classes(struct compare_reader *reader)
+{
+	const struct ledger *ledger = &reader->side->ledger;
+	size_t i;
+
+	for (i = 0; i < ledger->place_count && !reader->side->classes; i++)
+		reader->side->classes =
+			replay_owner_class(reader->replay, ledger->places[i].owner) > CLASS_aten;
+}
+
 void compare_end(struct compare_reader *reader, struct replay *replay)
 {
 	struct ledger *ledger = &reader->side->ledger;
@@ -471,6 +489,7 @@ void compare_end(struct compare_reader *reader, struct replay *replay)
 	reader->replay = reader->side->replay = replay;
 	reader->side->steps = replay_steps(replay);
 	look_at_pools(reader);
+	look_at_classes(reader);
 	/* A step that never ended ends with the run. */
 	if (reader->choice->step == 0 || reader->in_step)
 		ledger->to = reader->has_ended && reader->end_at >= ledger->from

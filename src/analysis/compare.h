@@ -45,6 +45,7 @@ struct compare_side {
 	struct compare_call *calls; /* in the order of time */
 	size_t count, room;
 	bool pytorch, mindspore; /* has blocks of these */
+	bool classes;		 /* knows what its blocks are to a model */
 	uint64_t ops, kernels;	 /* calls of each level, asked for or not */
 	uint64_t nameless;	 /* launches that were recorded without their names */
 	uint32_t steps;		 /* that the run has */

@@ -189,7 +189,10 @@ static bool includes(const struct decompose *d, const struct instant *instant, u
 	return joined == NULL || *joined <= high->change;
 }
 
-/* A block is in use again, or later than it was allocated: instants before that do not include it. */
+/*
+ * A block is in use again, or counted later than its number was given out: instants before that do not include it. Even the newest
+ * allocation may be such a block: shares may have been copied after its free, or, at the end of a step, just before it is counted.
+ */
 static int join_late(struct decompose *d, uint32_t usage, uint64_t allocation)
 {
 	size_t i;
@@ -276,8 +279,7 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 		return -ENOMEM;
 	d->changes++;
 	if (change == BLOCK_ADDED || change == BLOCK_RESTORED) {
-		if (block->allocation_id != replay_totals(replay)->allocations &&
-		    join_late(d, number, block->allocation_id) < 0)
+		if (join_late(d, number, block->allocation_id) < 0)
 			return -ENOMEM;
 		share->live_bytes += block->size_bytes;
 		share->live_blocks++;

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "analysis/segments.h"
-#include "findings/site.h"
 #include "analysis/spots.h"
 #include "base/array.h"
+#include "findings/differ.h"
 
 /* Calls beyond these get no place: each takes a look at its entries. */
 #define EXPLAINED_MOST 4096u
@@ -54,6 +54,8 @@ void differences_fini(struct differences *differences)
 	free(differences->pools);
 	free(differences->places);
 	free(differences->calls);
+	free(differences->layers);
+	strbuf_fini(&differences->texts);
 	*differences = (struct differences){0};
 }
 
@@ -345,18 +347,19 @@ static int places_by_size(const void *a, const void *b, void *arg)
 {
 	const struct difference_place *x = a, *y = b;
 	const struct difference_pool *pools = arg;
-	int64_t one[2] = {larger(gap(x->at_peak), gap(x->end)), gap(x->most)},
-		two[2] = {larger(gap(y->at_peak), gap(y->end)), gap(y->most)};
+	int order;
 
 	if (x->differs != y->differs)
 		return x->differs ? -1 : 1;
 	/* A pool of a framework makes the driver's memory grow. */
 	if (pools[x->pool].counts != pools[y->pool].counts)
 		return pools[x->pool].counts ? -1 : 1;
-	if (one[0] != two[0])
-		return one[0] > two[0] ? -1 : 1;
-	if (one[1] != two[1])
-		return one[1] > two[1] ? -1 : 1;
+	order = differ_order(gap(x->end) > gap(x->at_peak) ? x->end : x->at_peak,
+			     gap(y->end) > gap(y->at_peak) ? y->end : y->at_peak);
+	if (order == 0)
+		order = differ_order(x->most, y->most);
+	if (order != 0)
+		return order;
 	if (gap(x->allocated) != gap(y->allocated))
 		return gap(x->allocated) > gap(y->allocated) ? -1 : 1;
 	if (x->life[1] - x->life[0] != y->life[1] - y->life[0])
@@ -473,20 +476,4 @@ int differences_find(const struct compare *compare, struct differences *out)
 	if (r < 0)
 		differences_fini(out);
 	return r;
-}
-
-void difference_place_text(const struct compare *compare, const struct difference_place *place,
-			   struct strbuf *out)
-{
-	int side = place->place[1] != DIFFERENCE_NONE;
-	const struct compare_side *of = &compare->sides[side];
-	const struct ledger_place *at = &of->ledger.places[place->place[side]];
-	bool known = of->replay != NULL && site_line(of->replay, at->stack, out);
-
-	if (at->call != 0)
-		strbuf_addf(out, known ? " [%s]" : "%s", compare->names.data + at->call - 1);
-	else if (!known && at->size_bytes != 0)
-		strbuf_addf(out, "blocks of %llu bytes", (unsigned long long)at->size_bytes);
-	else if (!known)
-		strbuf_add_str(out, "blocks of unknown origin");
 }

@@ -5,16 +5,13 @@
  * 100 % and differs from step to step is memory that could be planned better.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
+#include "findings/say.h"
 #include "base/array.h"
 #include "trace/session.h"
-
-#define MIB (1024.0 * 1024.0)
 
 /* What one pool had in use on one device during a step that is open. */
 struct span {
@@ -222,83 +219,58 @@ static int fluctuation_load(void *state, const struct replay *replay, struct wor
 	return 0;
 }
 
-static double percent(const struct extreme *extreme)
-{
-	return 100.0 * (double)extreme->min_bytes / (double)extreme->max_bytes;
-}
-
-static void text_line(const char *name, const struct extreme *extreme, struct strbuf *out)
-{
-	strbuf_addf(out, "%s\t%-25.4f%-25.4f%u\n", name, percent(extreme),
-		    (double)extreme->min_bytes / MIB, extreme->step);
-}
-
 static int by_device(const void *a, const void *b)
 {
-	const struct pool_range *x = a, *y = b;
+	const struct finding_fluctuation *x = a, *y = b;
 
 	if (x->device != y->device)
 		return x->device < y->device ? -1 : 1;
-	return (int)x->pool - (int)y->pool;
+	return (int)x->event_type - (int)y->event_type;
+}
+
+static void add_share(const struct extreme *extreme, struct findings *found,
+		      struct finding_range *range)
+{
+	struct finding_step_share *to = FINDINGS_ADD_TO(found, step_share, range);
+
+	if (to != NULL)
+		*to = (struct finding_step_share){extreme->step, extreme->min_bytes,
+						  extreme->max_bytes};
+}
+
+static int fluctuation_find(const void *state, struct replay *replay, struct findings *out)
+{
+	const struct fluctuation *f = state;
+	size_t i;
+
+	(void)replay;
+	for (i = 0; i < f->range_count; i++) {
+		struct finding_fluctuation *to = FINDINGS_ADD(out, fluctuation);
+
+		if (to == NULL)
+			return -ENOMEM;
+		to->device = f->ranges[i].device;
+		to->event_type = f->ranges[i].pool;
+		add_share(&f->ranges[i].least, out, &to->least);
+		add_share(&f->ranges[i].most, out, &to->most);
+	}
+	if (f->range_count > 1)
+		qsort(FINDINGS(out, fluctuation), f->range_count,
+		      sizeof(struct finding_fluctuation), by_device);
+	return out->failed ? -ENOMEM : 0;
 }
 
 static int fluctuation_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
-	struct fluctuation *f = state;
-	char device[16], least[16], most[16];
-	size_t i;
-
-	(void)view;
-	if (f->range_count > 0)
-		qsort(f->ranges, f->range_count, sizeof(*f->ranges), by_device);
-	for (i = 0; i < f->range_count; i++) {
-		const struct pool_range *range = &f->ranges[i];
-
-		device_text(range->device, device);
-		strbuf_addf(out, "======= %s Gap Analysis of Device %s =======\n",
-			    pool_long_name(range->pool), device);
-		strbuf_addf(out, "\t%-25s%-25s%s\n", "MinAlloc/MaxAlloc(%)", "MinAllocMem(MB)",
-			    "StepId");
-		text_line("MinGap", &range->least, out);
-		text_line("MaxGap", &range->most, out);
-		(void)snprintf(least, sizeof(least), "%.0f", percent(&range->least));
-		(void)snprintf(most, sizeof(most), "%.0f", percent(&range->most));
-		strbuf_add_str(out, least);
-		if (strcmp(least, most) != 0)
-			strbuf_addf(out, " to %s", most);
-		strbuf_add_str(out,
-			       " % of each step's peak stays allocated throughout the step.\n");
-	}
+	(void)state;
+	fluctuations_text(view->found, out);
 	return 0;
-}
-
-static void json_extreme(const char *key, const struct extreme *extreme, struct json *json)
-{
-	json_object(json, key);
-	json_u64(json, "step", extreme->step);
-	json_u64(json, "min_bytes", extreme->min_bytes);
-	json_u64(json, "max_bytes", extreme->max_bytes);
-	json_end(json);
 }
 
 static int fluctuation_json(void *state, const struct analysis_view *view, struct json *json)
 {
-	struct fluctuation *f = state;
-	char device[16];
-	size_t i;
-
-	(void)view;
-	json_array(json, "fluctuation");
-	for (i = 0; i < f->range_count; i++) {
-		device_text(f->ranges[i].device, device);
-		json_object(json, NULL);
-		json_string(json, "device", device);
-		json_string(json, "event_type", pool_event_type(f->ranges[i].pool));
-		json_extreme("least", &f->ranges[i].least, json);
-		json_extreme("most", &f->ranges[i].most, json);
-		json_end(json);
-	}
-	json_end(json);
+	(void)state;
+	findings_json(view->found, FINDING_fluctuation, "fluctuation", SIZE_MAX, json);
 	return 0;
 }
 
@@ -322,6 +294,7 @@ const struct analysis analysis_fluctuation = {
 	.version = 1,
 	.save = fluctuation_save,
 	.load = fluctuation_load,
+	.judge = fluctuation_find,
 	.text = fluctuation_text,
 	.json = fluctuation_json,
 	.fini = fluctuation_fini,

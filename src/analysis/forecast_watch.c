@@ -4,7 +4,6 @@
 #include "analysis/leaks.h"
 #include "base/clock.h"
 
-#define STEPS_MIN     10u /* steps that must have ended */
 #define APART	      2u  /* steps between the first look and the one that counts */
 #define TREND_STEPS   30u /* from here on the trend of a whole pool counts, too */
 #define AGAIN	      5u  /* steps until the leak rule is asked again */
@@ -126,7 +125,8 @@ static bool look(struct forecast_watch *watch, const struct analyses *analyses,
 			continue;
 		if (watch->devices[device].since == 0)
 			watch->devices[device].since = step;
-		if (ended < STEPS_MIN || step < watch->devices[device].since + APART + ended / 8 ||
+		if (ended < FORECAST_STEPS_MIN ||
+		    step < watch->devices[device].since + APART + ended / 8 ||
 		    (watch->devices[device].refused != 0 &&
 		     step < watch->devices[device].refused + AGAIN) ||
 		    (watch->said_ns != 0 && now_ns - watch->said_ns < MINUTE_NS))

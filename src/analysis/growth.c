@@ -831,6 +831,7 @@ void growth_judge(const struct growth *g, const struct growth_facts *f,
 	out->last = e.h.rise[e.h.count - 1].last;
 	out->rises = e.h.count;
 	out->quiet = e.q;
+	out->longest_pause = e.w;
 	out->overdue = e.o.blocks;
 	out->overdue_bytes = e.o.bytes;
 	out->grown_bytes = g->before - e.h.base;

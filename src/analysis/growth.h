@@ -78,11 +78,12 @@ struct growth_facts {
 struct growth_judgement {
 	enum growth_verdict verdict;
 	enum growth_reason reason;
-	int32_t usual_age;    /* steps within which this place frees, -1: it hardly frees */
-	uint32_t first, last; /* steps of the first and the last permanent rise */
-	uint32_t rises;	      /* permanent rises after the first step; several may count as one */
-	uint32_t quiet;	      /* steps since the last */
-	uint32_t overdue;     /* survivors older than is usual here */
+	int32_t usual_age;	/* steps within which this place frees, -1: it hardly frees */
+	uint32_t first, last;	/* steps of the first and the last permanent rise */
+	uint32_t rises;		/* permanent rises after the first step; several may count as one */
+	uint32_t quiet;		/* steps since the last */
+	uint32_t longest_pause; /* between two of them */
+	uint32_t overdue;	/* survivors older than is usual here */
 	uint64_t overdue_bytes;
 	uint64_t grown_bytes; /* risen since the first step */
 	uint64_t rise_bytes;  /* the largest rise */

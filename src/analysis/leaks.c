@@ -402,7 +402,8 @@ static int settle_freed(struct leaks *leaks, uint32_t step)
 		const struct freed *freed = &leaks->freed[i];
 		uint32_t age = step > freed->step ? step - freed->step : 0;
 
-		r = growth_free(&leaks->places[freed->place].growth, freed->block.size_bytes, age);
+		r = growth_free(&leaks->places[freed->place].growth,
+				freed->block.size_bytes - freed->unused, age);
 		if (r == 0)
 			r = touch(leaks, freed->place);
 	}
@@ -609,7 +610,7 @@ static int add(struct leaks *leaks, struct replay *replay, const struct block *b
 	place = place_at(leaks, group, block->stack, block->size_bytes);
 	if (place == UINT32_MAX)
 		return -ENOMEM;
-	growth_alloc(&leaks->places[place].growth, block->size_bytes);
+	growth_alloc(&leaks->places[place].growth, judged_bytes(block));
 	if (touch(leaks, place) < 0)
 		return -ENOMEM;
 	g = &leaks->groups[group];
@@ -655,7 +656,7 @@ static int take_away(struct leaks *leaks, struct replay *replay, const struct bl
 	if (place == UINT32_MAX)
 		return -ENOMEM;
 	if (is_new(leaks, block)) {
-		growth_free_new(&leaks->places[place].growth, block->size_bytes);
+		growth_free_new(&leaks->places[place].growth, judged_bytes(block));
 		return touch(leaks, place);
 	}
 	if (array_reserve(&leaks->freed, &leaks->freed_room, leaks->freed_count + 1,
@@ -664,7 +665,8 @@ static int take_away(struct leaks *leaks, struct replay *replay, const struct bl
 	leaks->freed[leaks->freed_count] = (struct freed){.block = block_of(leaks, block),
 							  .place = place,
 							  .step = leaks_step_of(leaks, block),
-							  .owner = block->owner};
+							  .owner = block->owner,
+							  .unused = unused_of(block)};
 	leaks->freed[leaks->freed_count++].block.freed_late = true;
 	return 0;
 }
@@ -688,7 +690,7 @@ static MSCOPE_COLD int restore(struct leaks *leaks, struct replay *replay,
 	known = is_new(leaks, block);
 	if (known) {
 		leaks->places[place].growth.instep -= leaks->places[place].growth.instep > 0;
-		growth_alloc(&leaks->places[place].growth, block->size_bytes);
+		growth_alloc(&leaks->places[place].growth, judged_bytes(block));
 		if (touch(leaks, place) < 0)
 			return -ENOMEM;
 	}
@@ -703,6 +705,17 @@ static MSCOPE_COLD int restore(struct leaks *leaks, struct replay *replay,
 	if (driver)
 		d->claimed_bytes += block->size_bytes;
 	return 0;
+}
+
+/* Memory whose owner is known from the start, and holds it by right: its place has no level, only a name. */
+static int name_place(struct leaks *leaks, const struct replay *replay, const struct block *block)
+{
+	uint32_t group = group_of(leaks, replay, block->context);
+
+	return group == UINT32_MAX ||
+			       place_at(leaks, group, block->stack, block->size_bytes) == UINT32_MAX
+		       ? -ENOMEM
+		       : 0;
 }
 
 /* The owner became known: memory that is held by right leaves its place, other memory comes back. */
@@ -720,9 +733,9 @@ static int relabel(struct leaks *leaks, struct replay *replay, const struct bloc
 	if (place == UINT32_MAX)
 		return -ENOMEM;
 	if (was_held)
-		growth_alloc(&leaks->places[place].growth, block->size_bytes);
+		growth_alloc(&leaks->places[place].growth, judged_bytes(block));
 	else
-		growth_forget(&leaks->places[place].growth, block->size_bytes,
+		growth_forget(&leaks->places[place].growth, judged_bytes(block),
 			      leaks_step_of(leaks, block) < leaks->now);
 	return touch(leaks, place);
 }
@@ -744,7 +757,7 @@ static int leaks_block(void *state, struct replay *replay, enum block_change cha
 	if (change == BLOCK_RELABELLED)
 		return relabel(leaks, replay, block, owner);
 	if (is_held(leaks, replay, block->owner))
-		return 0;
+		return change == BLOCK_ADDED ? name_place(leaks, replay, block) : 0;
 	if (change == BLOCK_ADDED)
 		return add(leaks, replay, block);
 	return change == BLOCK_REMOVED ? take_away(leaks, replay, block)
@@ -762,7 +775,7 @@ static int leaks_row(void *state, struct replay *replay, const struct row *row)
 	(void)row;
 	for (i = 0; i < leaks->freed_count && r == 0; i++) {
 		growth_forget(&leaks->places[leaks->freed[i].place].growth,
-			      leaks->freed[i].block.size_bytes, true);
+			      leaks->freed[i].block.size_bytes - leaks->freed[i].unused, true);
 		r = touch(leaks, leaks->freed[i].place);
 	}
 	leaks->freed_count = 0;
@@ -800,7 +813,7 @@ const struct analysis analysis_leaks = {
 	.save = leaks_save,
 	.load = leaks_load,
 	.judge = leaks_report,
-	.text = leaks_text,
+	.text = leaks_say,
 	.long_json = true,
 	.json = leaks_json,
 	.fini = leaks_fini,

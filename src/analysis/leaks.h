@@ -15,6 +15,7 @@
 
 #include "analysis/forecast.h"
 #include "analysis/growth.h"
+#include "analysis/growth_missing.h"
 #include "findings/findings.h"
 #include "replay/replay.h"
 
@@ -62,6 +63,8 @@ struct leaks_place {
 	uint32_t rises;			/* steps in which it grew for good, */
 	uint32_t rise_steps;		/* of so many steps since and with the first */
 	uint32_t quiet;			/* steps since the last rise */
+	uint32_t pause;			/* the longest between two rises */
+	struct growth_missing missing;	/* of a suspect: what would decide it */
 	double bound_per_step; /* of kept places: if it grows again, then by less than this */
 	double share;	       /* of all growth of its pool, 0 to 1 */
 	uint64_t full_steps; /* until the device is full at the rate of all its leaks; 0: unknown */
@@ -130,10 +133,6 @@ void leaks_findings_free(struct leaks_findings *findings);
 size_t leaks_climbing(const struct analyses *analyses, const struct replay *replay,
 		      struct device_forecast *out, size_t most, uint32_t *out_step,
 		      uint32_t *out_ended);
-
-/* The line that other tools read, about one block; no newline. */
-void leaks_direct_line(const struct findings *found, const struct finding_place *place,
-		       const struct finding_block *block, struct strbuf *out);
 
 /* The last step that ended; 0 if none did. */
 uint32_t last_ended_step(const struct replay *replay);

@@ -286,6 +286,7 @@ void leaks_take_judgement(const struct judge *j, struct leaks_place *place, cons
 	if (place->rises > place->rise_steps)
 		place->rises = place->rise_steps;
 	place->quiet = judgement->quiet;
+	place->pause = judgement->longest_pause;
 	if (judgement->verdict == GROWTH_KEPT) {
 		place->bound_per_step = judgement->quiet == 0
 						? 0
@@ -399,7 +400,7 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 
 	for (i = 0; i < count; i++)
 		j->few[i] = (struct growth_survivor){.step = all[i].step,
-						     .bytes = survivor_bytes(&all[i])};
+						     .bytes = survivor_judged(&all[i])};
 	growth_judge(&merged->growth, &facts, &judgement);
 	leaks_take_judgement(j, &place, &merged->growth, &judgement);
 	if ((leaks_describe(j, &place, all, count) || is_held_by_maker(j, merged->stack)) &&
@@ -413,6 +414,9 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 		place.reason = GROWTH_TOO_SHORT;
 	}
 	place.share = (double)judgement.grown_bytes;
+	if (place.verdict == GROWTH_SUSPECT && place.reason == GROWTH_TOO_SHORT &&
+	    !j->found->told.by_time)
+		place.missing = growth_missing(&merged->growth, &facts, &judgement);
 	if (is_loose(j, &place, all, count)) {
 		if (array_reserve(&j->loose, &j->loose_room, j->loose_count + 1,
 				  sizeof(*j->loose)) < 0)

@@ -68,6 +68,13 @@ static inline uint64_t survivor_bytes(const struct survivor *s)
 	return s->block != NULL ? s->block->size_bytes : s->freed->block.size_bytes;
 }
 
+/* The same as growth is judged. */
+static inline uint64_t survivor_judged(const struct survivor *s)
+{
+	return s->block != NULL ? judged_bytes(s->block)
+				: s->freed->block.size_bytes - s->freed->unused;
+}
+
 /* What the rule said about a place. */
 void leaks_take_judgement(const struct judge *j, struct leaks_place *place, const struct growth *g,
 			  const struct growth_judgement *judgement);

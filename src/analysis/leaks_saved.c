@@ -130,7 +130,7 @@ static void save_freed(struct strbuf *out, const struct freed *freed)
 	words_add(out, block->kernel);
 	words_add(out, (uint64_t)block->step << 32 | block->stack);
 	words_add(out, (uint64_t)freed->place << 32 | freed->step);
-	words_add(out, freed->owner);
+	words_add(out, (uint64_t)freed->unused << 32 | freed->owner);
 }
 
 static void load_freed(struct words *words, struct freed *freed)
@@ -147,7 +147,11 @@ static void load_freed(struct words *words, struct freed *freed)
 	word = words_next(words);
 	freed->place = (uint32_t)(word >> 32);
 	freed->step = (uint32_t)word;
-	freed->owner = (uint32_t)words_next(words);
+	word = words_next(words);
+	freed->owner = (uint32_t)word;
+	freed->unused = (uint32_t)(word >> 32);
+	if (freed->unused > freed->block.size_bytes)
+		freed->unused = 0;
 }
 
 static void save_level(struct strbuf *out, const struct device_level *level)

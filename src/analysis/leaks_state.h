@@ -42,7 +42,30 @@ struct freed {
 	uint32_t place;
 	uint32_t step; /* as leaks_step_of() says */
 	uint32_t owner;
+	uint32_t unused; /* as unused_of() says */
 };
+
+/* Smaller blocks are rounded by less than a kilobyte. */
+#define ROUNDED_FROM (UINT64_C(1) << 20)
+
+/*
+ * What a pool gave beyond the request, where it says so: PyTorch leaves up to 1 MiB of a large block unused, now more and now less,
+ * which hides growth by less. Growth is judged without it.
+ */
+static inline uint32_t unused_of(const struct block *block)
+{
+	uint64_t unused = block->size_bytes - block->requested_bytes;
+
+	return block->requested_bytes == 0 || block->size_bytes < ROUNDED_FROM ||
+			       unused > UINT32_MAX
+		       ? 0
+		       : (uint32_t)unused;
+}
+
+static inline uint64_t judged_bytes(const struct block *block)
+{
+	return block->size_bytes - unused_of(block);
+}
 
 /* A block of the driver that no block of a pool lay in so far. */
 struct unclaimed {
@@ -135,7 +158,7 @@ int leaks_load(void *state, const struct replay *replay, struct words *words);
 
 /* analysis.judge, analysis.text and analysis.json. */
 int leaks_report(const void *state, struct replay *replay, struct findings *out);
-int leaks_text(void *state, const struct analysis_view *view, struct strbuf *out);
+int leaks_say(void *state, const struct analysis_view *view, struct strbuf *out);
 int leaks_json(void *state, const struct analysis_view *view, struct json *json);
 
 /* Judges at any moment; to be freed with leaks_findings_free(). NULL: no memory. */

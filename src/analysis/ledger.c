@@ -42,14 +42,16 @@ static int pool_at(struct ledger *ledger, const struct context *context, uint32_
 static bool is_same(const struct ledger_place *a, const struct ledger_place *b)
 {
 	return a->stack == b->stack && a->call == b->call && a->pool == b->pool &&
-	       a->size_bytes == b->size_bytes;
+	       a->size_bytes == b->size_bytes && a->owner == b->owner;
 }
 
 static int place_at(struct ledger *ledger, struct ledger_place place, uint32_t *out)
 {
 	struct map_key key = {(uint64_t)place.stack << 32 | place.call,
-			      place.size_bytes ^ (uint64_t)place.pool << 48};
-	uint32_t *recent = &ledger->recent[(place.stack ^ place.call ^ place.size_bytes >> 4) %
+			      place.size_bytes ^ (uint64_t)place.pool << 48 ^
+				      (uint64_t)place.owner << 20};
+	uint32_t *recent = &ledger->recent[(place.stack ^ place.call ^ place.size_bytes >> 4 ^
+					    place.owner * 7) %
 					   MSCOPE_COUNT(ledger->recent)];
 	const uint64_t *known;
 
@@ -57,8 +59,10 @@ static int place_at(struct ledger *ledger, struct ledger_place place, uint32_t *
 		*out = *recent - 1;
 		return 0;
 	}
-	known = map_get(&ledger->place_known, key);
-	if (known != NULL) {
+	/* Places with the same key have keys one after the other. */
+	for (; (known = map_get(&ledger->place_known, key)) != NULL; key.b++) {
+		if (!is_same(&ledger->places[*known], &place))
+			continue;
 		*out = (uint32_t)*known;
 		*recent = *out + 1;
 		return 0;
@@ -75,10 +79,6 @@ static int place_at(struct ledger *ledger, struct ledger_place place, uint32_t *
 
 static int put_entry(struct ledger *ledger, struct ledger_entry entry)
 {
-	if (ledger->entry_count == LEDGER_MOST) {
-		ledger->full = true;
-		return 0;
-	}
 	if (array_reserve(&ledger->entries, &ledger->entry_room, ledger->entry_count + 1,
 			  sizeof(*ledger->entries)) < 0)
 		return -ENOMEM;
@@ -86,17 +86,25 @@ static int put_entry(struct ledger *ledger, struct ledger_entry entry)
 	return 0;
 }
 
+static bool is_full(struct ledger *ledger)
+{
+	ledger->full = ledger->full || ledger->entry_count == LEDGER_MOST;
+	return ledger->full;
+}
+
 int ledger_add(struct ledger *ledger, const struct block *block, const struct context *context,
 	       uint32_t call, bool outside)
 {
-	struct ledger_place place = {.stack = block->stack, .call = call};
+	struct ledger_place place = {.stack = block->stack, .call = call, .owner = block->owner};
 	uint32_t at;
 
+	if (is_full(ledger))
+		return 0;
 	if (block->stack == 0 && call == 0)
 		place.size_bytes = block->size_bytes;
 	if (pool_at(ledger, context, &place.pool) < 0 || place_at(ledger, place, &at) < 0 ||
 	    map_put(&ledger->live, (struct map_key){block->allocation_id, 0},
-		    (ledger->allocations & UINT32_MAX) << 32 | at) < 0)
+		    (ledger->allocations & UINT32_MAX) << 32 | ledger->entry_count) < 0)
 		return -ENOMEM;
 	ledger->allocations++;
 	return put_entry(ledger, (struct ledger_entry){.bytes = (int64_t)block->size_bytes,
@@ -108,12 +116,31 @@ int ledger_remove(struct ledger *ledger, const struct block *block, bool outside
 {
 	uint64_t known, life;
 
-	if (!map_remove(&ledger->live, (struct map_key){block->allocation_id, 0}, &known))
+	if (is_full(ledger) ||
+	    !map_remove(&ledger->live, (struct map_key){block->allocation_id, 0}, &known))
 		return 0;
 	life = (ledger->allocations - (known >> 32)) & UINT32_MAX;
 	return put_entry(ledger, (struct ledger_entry){
 					 .bytes = -(int64_t)block->size_bytes,
-					 .place = (uint32_t)known,
+					 .place = ledger->entries[(uint32_t)known].place,
 					 .life = (life < LIFE_MOST ? life : LIFE_MOST) & LIFE_MOST,
 					 .outside = outside});
+}
+
+int ledger_relabel(struct ledger *ledger, const struct block *block)
+{
+	const uint64_t *known = map_get(&ledger->live, (struct map_key){block->allocation_id, 0});
+	struct ledger_entry *entry;
+	struct ledger_place place;
+	uint32_t at;
+
+	if (known == NULL)
+		return 0;
+	entry = &ledger->entries[(uint32_t)*known];
+	place = ledger->places[entry->place];
+	place.owner = block->owner;
+	if (place_at(ledger, place, &at) < 0)
+		return -ENOMEM;
+	entry->place = at;
+	return 0;
 }

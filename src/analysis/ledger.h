@@ -3,8 +3,8 @@
  * What happened to the memory of a run, change by change: which place a block belongs to, and the bytes that came or went. Two
  * ledgers are what a comparison explains its differences by (differences.h).
  *
- * A place is a call stack, an operator that was in progress, and a pool; blocks with neither stack nor operator are told apart by
- * their size. An entry takes 16 bytes, a live block one slot of a map. Not thread-safe. A zeroed struct is an empty ledger.
+ * A place is a call stack, an operator that was in progress, a pool, and an owner; blocks with neither stack nor operator are
+ * distinguished by their size. An entry takes 16 bytes, a live block one slot of a map. Not thread-safe. A zeroed struct is an empty ledger.
  */
 #ifndef MSCOPE_ANALYSIS_LEDGER_H
 #define MSCOPE_ANALYSIS_LEDGER_H
@@ -24,7 +24,8 @@ struct ledger_place {
 	uint32_t stack; /* 0: none was recorded */
 	/* Name of the operator in progress, as the caller numbers names from 1; 0: none. */
 	uint32_t call;
-	uint32_t pool;	     /* in ledger.pools */
+	uint32_t pool;	/* in ledger.pools */
+	uint32_t owner; /* of its blocks, as the replay numbers owners; the latest that they had */
 	uint64_t size_bytes; /* of a place without stack and operator, else 0 */
 };
 
@@ -49,7 +50,7 @@ struct ledger {
 	bool full;		/* entries were dropped */
 	struct map place_known; /* what tells places apart -> index */
 	uint32_t recent[64];	/* places that were met lately, index + 1 */
-	/* Allocation id -> place, and `allocations` at its begin in the upper half. */
+	/* Allocation id -> its entry, and `allocations` at its begin in the upper half. */
 	struct map live;
 };
 
@@ -59,5 +60,8 @@ void ledger_fini(struct ledger *ledger);
 int ledger_add(struct ledger *ledger, const struct block *block, const struct context *context,
 	       uint32_t call, bool outside);
 int ledger_remove(struct ledger *ledger, const struct block *block, bool outside);
+
+/* The owner of a live block is known better now. 0 or -ENOMEM. */
+int ledger_relabel(struct ledger *ledger, const struct block *block);
 
 #endif

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "findings/site.h"
+#include "findings/say.h"
 #include "base/array.h"
 #include "base/shown.h"
 #include "trace/session.h"

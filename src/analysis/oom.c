@@ -199,7 +199,7 @@ static bool is_beside(void *arg, const struct block *block)
 
 static int most_first(const void *a, const void *b)
 {
-	const struct oom_pool *x = a, *y = b;
+	const struct finding_oom_pool *x = a, *y = b;
 
 	return (x->reserved_bytes < y->reserved_bytes) - (x->reserved_bytes > y->reserved_bytes);
 }
@@ -213,7 +213,7 @@ static void clamp_pools(struct survey *survey, struct oom_verdict *verdict)
 	uint32_t i;
 
 	for (i = 0; i < verdict->pool_count && over > 0; i++) {
-		struct oom_pool *pool = &verdict->pools[i];
+		struct finding_oom_pool *pool = &verdict->pools[i];
 		uint64_t cut = less_u64(pool->reserved_bytes, pool->live_bytes);
 
 		if (pool_is_driver(pool->pool))
@@ -236,12 +236,12 @@ static void list_pools(struct survey *survey, const struct oom *oom, struct oom_
 	for (i = 0; i < count; i++) {
 		const struct usage *usage = &usages[i];
 		bool driver = pool_is_driver(usage->pool);
-		struct oom_pool pool = {.pool = usage->pool,
-					.live_bytes = usage->live_bytes,
-					.live_blocks = usage->live_blocks,
-					.reserved_bytes = usage->live_bytes,
-					.waiting_bytes = usage->waiting_bytes,
-					.private_bytes = usage->private_bytes};
+		struct finding_oom_pool pool = {.pool = usage->pool,
+						.live_bytes = usage->live_bytes,
+						.live_blocks = usage->live_blocks,
+						.reserved_bytes = usage->live_bytes,
+						.waiting_bytes = usage->waiting_bytes,
+						.private_bytes = usage->private_bytes};
 
 		if (usage->device != survey->device ||
 		    (usage->live_bytes == 0 && (driver || usage->reserved_bytes == 0)))
@@ -392,6 +392,7 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 	const struct levels *levels = &state->levels;
 	size_t usage_count, i;
 	const struct usage *usages = replay_usages(survey->replay, &usage_count);
+	uint64_t past[SAMPLES];
 	struct rise rise;
 
 	for (i = 0; i < levels->place_count; i++) {
@@ -401,8 +402,8 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 		if (!matters(survey, verdict, usage))
 			continue;
 		/* Of a driver's place that is now mostly the pool's, little is left. */
-		rise = levels_rise(&levels->series[growth->kind], growth->kind,
-				   place->levels[growth->kind], place->bytes);
+		levels_of_place(levels, place, growth->kind, past);
+		rise = levels_rise(&levels->series[growth->kind], growth->kind, past, place->bytes);
 		if (rise.bytes == 0 ||
 		    is_filling(state, survey->replay, oom, place, usage, place->usage) ||
 		    is_burst(state, usage, place->usage, growth, &rise))
@@ -559,6 +560,33 @@ static void consider(struct candidate *best, enum oom_cause cause, uint64_t byte
 		*best = (struct candidate){cause, bytes};
 }
 
+/*
+ * Whether what is beyond the usual are a few large blocks, and the refused request is one more like them: then no batch became larger,
+ * the program holds more of the same than fits. Where steps are known, they say what is usual.
+ */
+static bool is_one_more(const struct oom_state *state, const struct survey *survey,
+			const struct oom *oom, uint64_t usual, uint64_t beyond)
+{
+	uint64_t bytes = 0, blocks = 0;
+	size_t count, i;
+	const struct usage *usages = replay_usages(survey->replay, &count);
+
+	for (i = 0; i < state->levels.place_count; i++) {
+		const struct level_place *place = &state->levels.places[i];
+		const struct usage *usage = &usages[place->usage];
+
+		if (place->blocks == 0 || usage->pool != oom->pool ||
+		    usage->device != survey->device ||
+		    place->largest / 5 * 4 > oom->requested_bytes ||
+		    place->largest < oom->requested_bytes / 5 * 4)
+			continue;
+		bytes += place->bytes;
+		blocks += place->blocks;
+	}
+	return state->levels.steps == 0 && blocks > 0 && blocks < ROW_BLOCKS && bytes > usual &&
+	       bytes >= less_u64(beyond, oom->requested_bytes) / 2;
+}
+
 /* How far this request goes beyond all that was in use before; 0: not far. */
 static uint64_t spike_of(const struct oom_state *state, const struct survey *survey,
 			 const struct oom *oom, struct oom_verdict *verdict)
@@ -584,6 +612,8 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 		return verdict->requested_bytes;
 	if (usual > 0)
 		beyond = less_u64(live + verdict->requested_bytes, usual);
+	if (is_one_more(state, survey, oom, usual, beyond))
+		beyond = 0;
 	/* Far larger than any before, or most of the device at once and not one more of the same. */
 	if ((verdict->requested_bytes / 4 >= largest ||
 	     (verdict->requested_bytes >= scale / 2 && verdict->requested_bytes / 2 >= largest)) &&
@@ -786,7 +816,7 @@ static int take_oom(struct oom_state *state, struct replay *replay, const struct
 					.last_ns = oom->last_ns,
 					.device = survey.device,
 					.tid = oom->tid,
-					.step = oom->step,
+					.step = oom->seen_step,
 					.pool = oom->pool,
 					.call = oom->call,
 					.vendor = oom->context->vendor,
@@ -885,22 +915,8 @@ static int load(void *arg, const struct replay *replay, struct words *words)
 
 static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
 {
-	const struct oom_state *state = arg;
-	bool all = view->lines == UINT32_MAX;
-	size_t shown = all ? VERDICTS_MAX : 2, i;
-
-	for (i = 0; i < state->count && i < shown && i < FINDINGS_COUNT(view->found, oom); i++)
-		oom_text(view->found, &FINDINGS(view->found, oom)[i], &state->verdicts[i],
-			 view->replay, all ? OOM_LINES : 3, view->frames, out);
-	if (state->count > shown)
-		strbuf_addf(out, "Out of memory %zu more times; report.txt has them.\n",
-			    state->count - shown);
-	if (state->recovered > 0)
-		strbuf_addf(out,
-			    "%llu request%s succeeded after a first refusal, when a pool had given "
-			    "back "
-			    "its cache or smaller pages were taken.\n",
-			    (unsigned long long)state->recovered, state->recovered == 1 ? "" : "s");
+	(void)arg;
+	ooms_text(view->found, view->replay, view->lines != UINT32_MAX, view->frames, out);
 	return strbuf_failed(out) ? -ENOMEM : 0;
 }
 
@@ -918,6 +934,7 @@ static int find(const void *arg, struct replay *replay, struct findings *out)
 
 	for (i = 0; i < state->count; i++)
 		oom_find(&state->verdicts[i], replay, out);
+	out->ooms_recovered = state->recovered;
 	return out->failed ? -ENOMEM : 0;
 }
 
@@ -950,26 +967,16 @@ const struct analysis analysis_oom = {
 	.fini = fini,
 };
 
-const struct oom_verdict *analyses_ooms(const struct analyses *analyses, size_t *out_count)
+size_t analyses_oom_count(const struct analyses *analyses)
 {
 	const struct oom_state *state = analyses->state[ANALYSIS_ID_oom];
 
-	*out_count = state == NULL ? 0 : state->count;
-	return *out_count == 0 ? NULL : state->verdicts;
-}
-
-uint64_t analyses_ooms_recovered(const struct analyses *analyses)
-{
-	const struct oom_state *state = analyses->state[ANALYSIS_ID_oom];
-
-	return state == NULL ? 0 : state->recovered;
+	return state == NULL ? 0 : state->count;
 }
 
 void analyses_find_ooms(const struct analyses *analyses, struct replay *replay,
 			struct findings *found)
 {
-	if (analyses->state[ANALYSIS_ID_oom] != NULL &&
-	    (find(analyses->state[ANALYSIS_ID_oom], replay, found) < 0 ||
-	     findings_settle(found, replay, 0) < 0))
-		found->failed = true;
+	if (analyses->state[ANALYSIS_ID_oom] != NULL)
+		(void)find(analyses->state[ANALYSIS_ID_oom], replay, found);
 }

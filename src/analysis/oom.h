@@ -4,8 +4,7 @@
  * analysis observes every run. The verdict is made as soon as the request is not tried again, from what lives at that moment and
  * from samples of earlier moments.
  *
- *     analyses_ooms(&analyses, &count)       at any time between two events; borrowed until the next one
- *     oom_headline(), oom_text()               the same in words
+ *     analyses_find_ooms()                   at any time between two events, as findings; findings/oom_sentences.c has the words
  *
  * All byte counts are of the device that refused; UINT64_MAX: unknown.
  */
@@ -16,19 +15,7 @@
 
 /* Several of them may be shown as one call site, of which all bytes count. */
 #define OOM_PLACES 200u
-
-/* Lines of call sites in report.txt. */
-#define OOM_LINES 10u
-#define OOM_POOLS 8u
-
-/* What one pool holds. The driver's own memory is one, too: it holds what the pools have reserved. */
-struct oom_pool {
-	uint8_t pool; /* pools.def */
-	uint64_t live_bytes, live_blocks;
-	uint64_t reserved_bytes; /* what it holds from the driver; of the driver: live_bytes */
-	uint64_t waiting_bytes;	 /* freed, and other streams still use it; 0 if it does not tell */
-	uint64_t private_bytes;	 /* of reserved_bytes, for private pools; 0 if it does not tell */
-};
+#define OOM_POOLS  8u
 
 /* Blocks that were allocated at one place. */
 struct oom_place {
@@ -79,15 +66,13 @@ struct oom_verdict {
 	/* growth: the place that grew most; no bytes: no single one did */
 	struct oom_place grown_place;
 	uint32_t pool_count, place_count;
-	struct oom_pool pools[OOM_POOLS];    /* largest first */
+	/* Largest first. The driver's own memory is one, too: it holds what the pools have reserved. */
+	struct finding_oom_pool pools[OOM_POOLS];
 	struct oom_place places[OOM_PLACES]; /* largest first */
 };
 
-/* Verdicts in the order of time; NULL if there is none. */
-const struct oom_verdict *analyses_ooms(const struct analyses *analyses, size_t *out_count);
-
-/* Requests that succeeded after the pool gave back its cache: the program did not notice. */
-uint64_t analyses_ooms_recovered(const struct analyses *analyses);
+/* How many verdicts there are. */
+size_t analyses_oom_count(const struct analyses *analyses);
 
 /* Whether a request that was refused is the same again: a program that tries until it succeeds. */
 bool oom_repeats(const struct oom *oom, uint64_t requested_bytes, uint32_t stack, uint64_t last_ns);
@@ -95,26 +80,10 @@ bool oom_repeats(const struct oom *oom, uint64_t requested_bytes, uint32_t stack
 /* There was enough: a limit of the process or of the pool holds. */
 bool oom_is_limited(const struct oom_verdict *verdict);
 
-/* A line that says so; nothing where none holds. */
-void oom_limit_line(const struct oom_verdict *verdict, struct strbuf *out);
-
-/*
- * One line each, without a newline: what was refused, why, and what to try. The first two read no stacks, so they come at once; the
- * last names the place.
- */
-void oom_headline(const struct oom_verdict *verdict, struct strbuf *out);
-void oom_cause_line(const struct oom_verdict *verdict, struct strbuf *out);
-void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct strbuf *out);
-
-/* All of it, for report.txt and info; `oom` is the finding that was made of the verdict, settled. */
-void oom_text(const struct findings *found, const struct finding_oom *oom,
-	      const struct oom_verdict *verdict, struct replay *replay, size_t places,
-	      uint32_t frames, struct strbuf *out);
-
 /* Adds the verdict to what was found. */
 void oom_find(const struct oom_verdict *verdict, struct replay *replay, struct findings *found);
 
-/* The verdicts alone, settled; for a moment of the run at which the rest is not asked for. */
+/* The verdicts alone, in the order of time. Their call sites have names after findings_settle(), which reads symbols. */
 void analyses_find_ooms(const struct analyses *analyses, struct replay *replay,
 			struct findings *found);
 

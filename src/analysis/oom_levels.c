@@ -9,6 +9,10 @@
 
 void levels_fini(struct levels *levels)
 {
+	enum level_series kind;
+
+	for (kind = 0; kind < LEVEL_SERIES; kind++)
+		free(levels->past[kind]);
 	free(levels->places);
 	free(levels->pools);
 	map_fini(&levels->by_key);
@@ -86,11 +90,12 @@ static void thin(struct levels *levels, enum level_series kind)
 
 	for (k = 0; k < SAMPLES / 2; k++)
 		series->at[k] = series->at[2 * k + 1];
-	for (i = 0; i < levels->place_count; i++) {
+	for (i = 0; i < levels->past_count[kind]; i++) {
+		uint32_t *at = levels->past[kind][i].at;
+
 		for (k = 0; k < SAMPLES / 2; k++)
-			levels->places[i].levels[kind][k] =
-				levels->places[i].levels[kind][2 * k + 1];
-		memset(&levels->places[i].levels[kind][SAMPLES / 2], 0, SAMPLES / 2 * 8);
+			at[k] = at[2 * k + 1];
+		memset(&at[SAMPLES / 2], 0, SAMPLES / 2 * sizeof(*at));
 	}
 	for (i = 0; i < levels->pool_count; i++) {
 		struct level_pool *pool = &levels->pools[i];
@@ -108,6 +113,44 @@ static void thin(struct levels *levels, enum level_series kind)
 	}
 	series->count = SAMPLES / 2;
 	series->interval *= 2;
+}
+
+/* Keeps what each place holds at present as a sample. 0 or -ENOMEM. */
+static int keep_places(struct levels *levels, enum level_series kind, uint32_t sample)
+{
+	size_t known = levels->past_count[kind], i, k;
+	int r = array_reserve(&levels->past[kind], &levels->past_room[kind], levels->place_count,
+			      sizeof(*levels->past[kind]));
+
+	if (r < 0)
+		return r;
+	if (levels->place_count > known)
+		memset(&levels->past[kind][known], 0,
+		       (levels->place_count - known) * sizeof(*levels->past[kind]));
+	levels->past_count[kind] = levels->place_count;
+	for (i = 0; i < levels->place_count; i++) {
+		struct level_place *place = &levels->places[i];
+		uint32_t *at = levels->past[kind][i].at;
+
+		while (place->bytes >> place->shift[kind] > UINT32_MAX) {
+			place->shift[kind]++;
+			for (k = 0; k < sample; k++)
+				at[k] >>= 1;
+		}
+		at[sample] = (uint32_t)(place->bytes >> place->shift[kind]);
+	}
+	return 0;
+}
+
+void levels_of_place(const struct levels *levels, const struct level_place *place,
+		     enum level_series kind, uint64_t *out_levels)
+{
+	size_t i = (size_t)(place - levels->places), k;
+
+	for (k = 0; k < SAMPLES; k++)
+		out_levels[k] = i < levels->past_count[kind] ? (uint64_t)levels->past[kind][i].at[k]
+								       << place->shift[kind]
+							     : 0;
 }
 
 uint64_t levels_now(const struct usage *usages, size_t count, const struct usage *usage)
@@ -137,8 +180,9 @@ static int sample(struct levels *levels, struct replay *replay, enum level_serie
 		return r;
 	series->walked_at = levels->allocations;
 	series->at[series->count] = at;
-	for (i = 0; i < levels->place_count; i++)
-		levels->places[i].levels[kind][series->count] = levels->places[i].bytes;
+	r = keep_places(levels, kind, series->count);
+	if (r < 0)
+		return r;
 	for (i = 0; i < levels->pool_count && i < usage_count; i++) {
 		struct level_pool *pool = &levels->pools[i];
 
@@ -319,10 +363,10 @@ bool levels_is_burst(const struct levels *levels, const struct usage *usage, siz
 
 bool levels_never_fell(const struct levels *levels, const struct level_place *place)
 {
-	const uint64_t *level = place->levels[BY_ALLOCATIONS];
-	uint64_t before = 0;
+	uint64_t level[SAMPLES], before = 0;
 	uint32_t i;
 
+	levels_of_place(levels, place, BY_ALLOCATIONS, level);
 	for (i = 0; i < levels->series[BY_ALLOCATIONS].count; i++) {
 		if (level[i] < before)
 			return false;

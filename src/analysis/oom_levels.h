@@ -31,7 +31,15 @@ struct level_place {
 	uint32_t stack; /* 0: unknown; then `size_bytes` tells places apart */
 	uint64_t size_bytes;
 	uint64_t bytes, blocks, largest; /* at present, while live blocks are walked */
-	uint64_t levels[LEVEL_SERIES][SAMPLES];
+	uint8_t shift[LEVEL_SERIES];	 /* of its past */
+};
+
+/*
+ * What a place held at each sample, >> its shift: a run may have a million places. Exact below 4 GiB, and what comes next is never less
+ * because of it.
+ */
+struct level_past {
+	uint32_t at[SAMPLES];
 };
 
 struct level_pool {
@@ -52,6 +60,8 @@ struct levels {
 	uint32_t steps; /* that have ended */
 	struct level_place *places;
 	size_t place_count, place_room;
+	struct level_past *past[LEVEL_SERIES]; /* by place; of later ones: nothing */
+	size_t past_count[LEVEL_SERIES], past_room[LEVEL_SERIES];
 	struct map by_key;
 	struct level_pool *pools; /* by index in replay_usages() */
 	size_t pool_count, pool_room;
@@ -66,6 +76,10 @@ int levels_step_ended(struct levels *levels, struct replay *replay, uint32_t ste
 /* Sums up live blocks by place, those that `skip` names left out; it may be NULL. */
 int levels_walk(struct levels *levels, struct replay *replay,
 		bool (*skip)(void *arg, const struct block *block), void *arg);
+
+/* What a place held at each sample. */
+void levels_of_place(const struct levels *levels, const struct level_place *place,
+		     enum level_series kind, uint64_t *out_levels);
 
 /* How a level rose for good. */
 struct rise {

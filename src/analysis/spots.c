@@ -7,22 +7,15 @@
 
 #include "base/array.h"
 #include "base/hash.h"
-
-/* Of places with the same functions at most as many are tried; a place that has more is no place at all. */
-#define PAIRED_MOST 256u
-
-/* What tells places apart in both runs: with lines, and without. */
-struct keys {
-	uint64_t exact, loose;
-};
+#include "findings/differ.h"
 
 /* What is needed of a spot while they are found. */
 struct making {
 	const struct compare *compare;
 	struct differences *out;
 	struct spots *spots;
-	struct keys *keys; /* of each spot */
-	size_t room, key_room;
+	struct differ differ; /* has a line for each spot */
+	size_t room;
 };
 
 void spots_fini(struct spots *spots)
@@ -32,6 +25,7 @@ void spots_fini(struct spots *spots)
 	for (side = 0; side < 2; side++) {
 		free(spots->of[side]);
 		free(spots->pool_of[side]);
+		free(spots->named[side]);
 	}
 	*spots = (struct spots){0};
 }
@@ -74,50 +68,32 @@ static int find_pools(const struct compare *compare, struct differences *out, st
 
 /* ---- places ---- */
 
-static uint64_t add_text(uint64_t hash, const char *text)
+static struct differ_keys keys_of(const struct compare *compare, int side,
+				  const struct ledger_place *place)
 {
-	return text == NULL ? hash_add_byte(hash, 1)
-			    : hash_add_byte(hash_add(hash, text, strlen(text)), 0);
-}
+	const struct compare_side *of = &compare->sides[side];
+	struct differ_keys keys;
+	uint64_t hash = hash_add(HASH_BEGIN, &place->size_bytes, sizeof(place->size_bytes));
+	const char *const texts[] = {
+		place->call == 0 ? NULL : compare->names.data + place->call - 1,
+		differences_owner(compare, side, place),
+		differences_layer(compare, side, place),
+	};
+	size_t i;
 
-static const char *base_name(const char *path)
-{
-	const char *slash = path == NULL ? NULL : strrchr(path, '/');
-
-	return slash == NULL ? path : slash + 1;
-}
-
-static struct keys keys_of(const struct compare *compare, int side,
-			   const struct ledger_place *place, uint32_t pool)
-{
-	struct replay *replay = compare->sides[side].replay;
-	uint64_t loose = hash_add(HASH_BEGIN, &pool, sizeof(pool)), exact;
-	const struct stack_line *lines = NULL;
-	uint32_t i, count = 0;
-
-	loose = hash_add(loose, &place->size_bytes, sizeof(place->size_bytes));
-	loose = add_text(loose, place->call == 0 ? NULL : compare->names.data + place->call - 1);
-	if (place->stack != 0 && replay != NULL)
-		lines = replay_stack_lines(replay, place->stack, &count);
-	exact = loose;
-	for (i = 0; i < count; i++) {
-		const struct stack_line *line = &lines[i];
-
-		loose = add_text(loose, line->function);
-		exact = add_text(add_text(exact, line->function), base_name(line->file));
-		exact = hash_add(exact, &line->line, sizeof(line->line));
-		if (line->function == NULL) {
-			loose = add_text(loose, base_name(line->module));
-			exact = hash_add(exact, &line->offset, sizeof(line->offset));
-		}
-	}
-	return (struct keys){exact, loose};
+	for (i = 0; i < MSCOPE_COUNT(texts); i++)
+		hash = texts[i] == NULL
+			       ? hash_add_byte(hash, 1)
+			       : hash_add_byte(hash_add(hash, texts[i], strlen(texts[i])), 0);
+	keys = (struct differ_keys){hash, hash};
+	if (of->replay != NULL)
+		differ_add_stack(&keys, of->replay, place->stack);
+	return keys;
 }
 
 /* The spot of each place, by exact keys. */
 static int find_exact(struct making *m)
 {
-	struct map known = {0};
 	int side, r = 0;
 	size_t i;
 
@@ -130,31 +106,22 @@ static int find_exact(struct making *m)
 		for (i = 0; i < ledger->place_count && r == 0; i++) {
 			const struct ledger_place *place = &ledger->places[i];
 			uint32_t pool = m->spots->pool_of[side][place->pool];
-			struct keys keys = keys_of(m->compare, side, place, pool);
-			const uint64_t *at = map_get(&known, (struct map_key){keys.exact, pool});
-			size_t spot = at != NULL ? *at : m->out->place_count;
+			uint32_t *spot = &m->spots->of[side][i];
 
-			if (at == NULL) {
-				r = map_put(&known, (struct map_key){keys.exact, pool}, spot);
-				if (r == 0)
-					r = array_reserve(&m->out->places, &m->room, spot + 1,
-							  sizeof(*m->out->places));
-				if (r == 0)
-					r = array_reserve(&m->keys, &m->key_room, spot + 1,
-							  sizeof(*m->keys));
-				if (r < 0)
-					break;
-				m->keys[spot] = keys;
-				m->out->places[spot] = (struct difference_place){
+			r = differ_add(&m->differ, side, pool, keys_of(m->compare, side, place),
+				       spot);
+			if (r == 0)
+				r = array_reserve(&m->out->places, &m->room, (size_t)*spot + 1,
+						  sizeof(*m->out->places));
+			if (r < 0)
+				break;
+			if (*spot == m->out->place_count)
+				m->out->places[m->out->place_count++] = (struct difference_place){
 					.place = {DIFFERENCE_NONE, DIFFERENCE_NONE}, .pool = pool};
-				m->out->place_count++;
-			}
-			if (m->out->places[spot].place[side] == DIFFERENCE_NONE)
-				m->out->places[spot].place[side] = (uint32_t)i;
-			m->spots->of[side][i] = (uint32_t)spot;
+			if (m->out->places[*spot].place[side] == DIFFERENCE_NONE)
+				m->out->places[*spot].place[side] = (uint32_t)i;
 		}
 	}
-	map_fini(&known);
 	return r;
 }
 
@@ -216,97 +183,61 @@ static int scan(struct making *m, int side, size_t *peak_at)
 	return 0;
 }
 
-/* ---- places whose lines have moved ---- */
+/* ---- places whose lines have moved, and those that read the same ---- */
 
-/* How alike two places are that only one run has each: 0 if they are not the same functions. */
-static int likeness(const struct making *m, size_t a, size_t b)
+static uint64_t figures_hash(const void *figures, size_t bytes)
 {
-	const struct difference_place *x = &m->out->places[a], *y = &m->out->places[b];
-
-	if (m->keys[a].loose != m->keys[b].loose || x->pool != y->pool)
-		return 0;
-	if (x->allocated[0] != y->allocated[1] || x->blocks[0] != y->blocks[1])
-		return 1;
-	return x->end[0] == y->end[1] && x->most[0] == y->most[1] && x->life[0] == y->life[1] ? 3
-											      : 2;
+	return hash_add(HASH_BEGIN, figures, bytes);
 }
 
-/* Places of one run alone, by their functions; in each group in the order in which they first allocated. */
-static int by_loose(const void *a, const void *b, void *arg)
-{
-	const struct making *m = arg;
-	size_t x = *(const size_t *)a, y = *(const size_t *)b;
-
-	if (m->keys[x].loose != m->keys[y].loose)
-		return m->keys[x].loose < m->keys[y].loose ? -1 : 1;
-	return x < y ? -1 : 1;
-}
-
-/* Spots of the second run become those of the first that they are paired with. */
-static void redirect(struct making *m, const uint32_t *into)
-{
-	size_t i;
-
-	for (i = 0; i < m->compare->sides[1].ledger.place_count; i++) {
-		uint32_t *of = &m->spots->of[1][i];
-
-		if (into[*of] != DIFFERENCE_NONE)
-			*of = into[*of];
-	}
-}
-
-/* Pairs what is left, the most alike first. */
+/* Places of one run alone are paired by their functions. `out_any`: there were some. */
 static int pair_moved(struct making *m, bool *out_any)
 {
 	struct differences *out = m->out;
-	size_t *alone[2], count[2] = {0}, i, k, from;
-	uint32_t *into = calloc(out->place_count + 1, sizeof(*into));
-	int side, wanted;
+	size_t i;
+	int side, r;
 
-	alone[0] = calloc(out->place_count + 1, sizeof(**alone));
-	alone[1] = calloc(out->place_count + 1, sizeof(**alone));
-	if (alone[0] == NULL || alone[1] == NULL || into == NULL) {
-		free(alone[0]);
-		free(alone[1]);
-		free(into);
-		return -ENOMEM;
-	}
 	for (i = 0; i < out->place_count; i++) {
-		into[i] = DIFFERENCE_NONE;
-		for (side = 0; side < 2; side++) {
-			if (out->places[i].place[!side] == DIFFERENCE_NONE)
-				alone[side][count[side]++] = i;
-		}
-	}
-	qsort_r(alone[0], count[0], sizeof(**alone), by_loose, m);
-	qsort_r(alone[1], count[1], sizeof(**alone), by_loose, m);
-	for (wanted = 3; wanted > 0; wanted--) {
-		for (i = from = 0; i < count[0]; i++) {
-			size_t a = alone[0][i];
+		const struct difference_place *place = &out->places[i];
 
-			if (out->places[a].place[1] != DIFFERENCE_NONE)
-				continue;
-			while (from < count[1] && m->keys[alone[1][from]].loose < m->keys[a].loose)
-				from++;
-			for (k = from; k < count[1] && k < from + PAIRED_MOST &&
-				       m->keys[alone[1][k]].loose == m->keys[a].loose;
-			     k++) {
-				if (out->places[alone[1][k]].place[1] == DIFFERENCE_NONE ||
-				    likeness(m, a, alone[1][k]) < wanted)
-					continue;
-				out->places[a].place[1] = out->places[alone[1][k]].place[1];
-				out->places[alone[1][k]].place[1] = DIFFERENCE_NONE;
-				into[alone[1][k]] = (uint32_t)a;
-				*out_any = true;
-				break;
-			}
+		for (side = 0; side < 2; side++) {
+			const uint64_t rough[] = {(uint64_t)place->allocated[side],
+						  place->blocks[side]},
+				       fine[] = {(uint64_t)place->end[side],
+						 (uint64_t)place->most[side], place->life[side]};
+
+			m->differ.lines[i].alike[side][0] = figures_hash(rough, sizeof(rough));
+			m->differ.lines[i].alike[side][1] = figures_hash(fine, sizeof(fine));
 		}
 	}
-	redirect(m, into);
-	free(alone[0]);
-	free(alone[1]);
-	free(into);
-	return 0;
+	r = differ_pair(&m->differ);
+	for (i = 0; i < out->place_count && r == 0; i++)
+		*out_any |= m->differ.lines[i].moved;
+	return r;
+}
+
+/* Spots that became one with another give their places to that. */
+static void redirect(struct making *m)
+{
+	struct differences *out = m->out;
+	size_t i;
+	int side;
+
+	for (i = 0; i < out->place_count; i++) {
+		uint32_t line = differ_line(&m->differ, (uint32_t)i);
+
+		for (side = 0; side < 2 && line != i; side++) {
+			uint32_t *of = &out->places[line].place[side];
+
+			*of = *of == DIFFERENCE_NONE ? out->places[i].place[side] : *of;
+		}
+	}
+	for (side = 0; side < 2; side++) {
+		uint32_t *of = m->spots->of[side];
+
+		for (i = 0; i < m->compare->sides[side].ledger.place_count; i++)
+			of[i] = differ_line(&m->differ, of[i]);
+	}
 }
 
 static void clear_figures(struct differences *out)
@@ -316,9 +247,43 @@ static void clear_figures(struct differences *out)
 	for (i = 0; i < out->place_count; i++) {
 		const struct difference_place *place = &out->places[i];
 
-		out->places[i] = (struct difference_place){
-			.place = {place->place[0], place->place[1]}, .pool = place->pool};
+		out->places[i] =
+			(struct difference_place){.place = {place->place[0], place->place[1]},
+						  .pool = place->pool,
+						  .name = place->name,
+						  .frames = place->frames,
+						  .owner = place->owner,
+						  .class = place->class,
+						  .call = place->call};
 	}
+}
+
+/* Only lines are left. 0 or -ENOMEM. */
+static int keep_lines(struct making *m)
+{
+	struct differences *out = m->out;
+	uint32_t *now = calloc(out->place_count + 1, sizeof(*now));
+	size_t i, kept = 0;
+	int side;
+
+	if (now == NULL)
+		return -ENOMEM;
+	redirect(m);
+	for (i = 0; i < out->place_count; i++) {
+		if (differ_line(&m->differ, (uint32_t)i) != i)
+			continue;
+		now[i] = (uint32_t)kept;
+		out->places[kept++] = out->places[i];
+	}
+	out->place_count = kept;
+	for (side = 0; side < 2; side++) {
+		uint32_t *of = m->spots->of[side];
+
+		for (i = 0; i < m->compare->sides[side].ledger.place_count; i++)
+			of[i] = now[of[i]];
+	}
+	free(now);
+	return 0;
 }
 
 /* ---- the moment of the peak ---- */
@@ -381,6 +346,8 @@ static void hold_at_moments(struct making *m, size_t *moments[2])
 	int side;
 	size_t i;
 
+	for (i = 0; i < out->pool_count; i++)
+		out->pools[i].at_moment[0] = out->pools[i].at_moment[1] = 0;
 	for (side = 0; side < 2; side++) {
 		const struct ledger *ledger = &m->compare->sides[side].ledger;
 
@@ -389,43 +356,106 @@ static void hold_at_moments(struct making *m, size_t *moments[2])
 			struct difference_place *place =
 				&out->places[m->spots->of[side][entry->place]];
 
-			if (i < moments[side][place->pool]) {
-				place->at_peak[side] += entry->bytes;
-				out->pools[place->pool].at_moment[side] += entry->bytes;
-			}
+			if (i >= moments[side][place->pool])
+				continue;
+			place->at_peak[side] += entry->bytes;
+			place->held[side] += entry->bytes > 0 ? 1 : -1;
+			out->pools[place->pool].at_moment[side] += entry->bytes;
 		}
 	}
+}
+
+/* `peaks`: of each run its own, for each pool. */
+static int find_named(struct making *m, size_t *peaks[2])
+{
+	int side;
+	size_t i;
+
+	for (side = 0; side < 2; side++) {
+		const struct ledger *ledger = &m->compare->sides[side].ledger;
+		bool *named = calloc(ledger->place_count + 1, sizeof(*named));
+		int64_t *held = calloc(2 * ledger->place_count + 1, sizeof(*held));
+
+		m->spots->named[side] = named;
+		for (i = 0; i < ledger->to && named != NULL && held != NULL; i++) {
+			const struct ledger_entry *entry = &ledger->entries[i];
+			uint32_t pool = m->spots->pool_of[side][ledger->places[entry->place].pool];
+
+			held[2 * entry->place] += entry->bytes;
+			if (i < peaks[side][pool])
+				held[2 * entry->place + 1] += entry->bytes;
+		}
+		for (i = 0; i < ledger->place_count && named != NULL && held != NULL; i++)
+			named[i] = held[2 * i] != 0 || held[2 * i + 1] != 0;
+		free(held);
+		if (named == NULL || held == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int scan_both(struct making *m, size_t *peaks[2])
+{
+	int r = scan(m, 0, peaks[0]);
+
+	return r < 0 ? r : scan(m, 1, peaks[1]);
+}
+
+/*
+ * First each place is a spot by itself, so that the same allocation is found in both runs and layers stay separate; then those that
+ * people see as one line are one.
+ */
+static int find_all(struct making *m, size_t *moments[2], size_t *peaks[2])
+{
+	bool moved = false;
+	int r = find_exact(m);
+
+	if (r == 0)
+		r = scan_both(m, moments);
+	if (r == 0)
+		r = pair_moved(m, &moved);
+	if (r == 0 && moved) {
+		redirect(m);
+		clear_figures(m->out);
+		r = scan_both(m, peaks);
+	}
+	if (r == 0)
+		r = find_named(m, moments);
+	if (r < 0)
+		return r;
+	find_moments(m, moments);
+	hold_at_moments(m, moments);
+	r = differences_find_layers(m->compare, m->out);
+	if (r == 0)
+		r = differences_name(m->compare, m->out, m->spots, &m->differ);
+	if (r == 0)
+		r = keep_lines(m);
+	if (r < 0)
+		return r;
+	clear_figures(m->out);
+	r = scan_both(m, peaks);
+	hold_at_moments(m, moments);
+	return r;
 }
 
 int spots_find(const struct compare *compare, struct differences *out, struct spots *spots)
 {
 	struct making m = {.compare = compare, .out = out, .spots = spots};
-	size_t *moments[2] = {NULL, NULL};
-	bool paired = false;
-	int side, r;
+	size_t *figures, *moments[2], *peaks[2];
+	int r;
 
 	*spots = (struct spots){0};
 	r = find_pools(compare, out, spots);
-	moments[0] = calloc(out->pool_count + 1, sizeof(**moments));
-	moments[1] = calloc(out->pool_count + 1, sizeof(**moments));
-	if (moments[0] == NULL || moments[1] == NULL)
+	figures = calloc(4 * out->pool_count + 1, sizeof(*figures));
+	if (figures == NULL)
 		r = -ENOMEM;
+	moments[0] = figures;
+	moments[1] = figures + out->pool_count;
+	peaks[0] = figures + 2 * out->pool_count;
+	peaks[1] = figures + 3 * out->pool_count;
 	if (r == 0)
-		r = find_exact(&m);
-	for (side = 0; side < 2 && r == 0; side++)
-		r = scan(&m, side, moments[side]);
-	if (r == 0)
-		r = pair_moved(&m, &paired);
-	if (r == 0 && paired)
-		clear_figures(out);
-	for (side = 0; side < 2 && r == 0 && paired; side++)
-		r = scan(&m, side, moments[side]);
-	if (r == 0) {
-		find_moments(&m, moments);
-		hold_at_moments(&m, moments);
-	}
-	free(m.keys);
-	free(moments[0]);
-	free(moments[1]);
+		r = find_all(&m, moments, peaks);
+	differ_fini(&m.differ);
+	free(figures);
 	return r;
 }

@@ -819,45 +819,46 @@ static int load(void *arg, const struct replay *replay, struct words *words)
 
 /* ---- results ---- */
 
+const struct device_account *analyses_devices(const struct analyses *analyses, size_t *out_count)
+{
+	const struct devices_state *state =
+		analyses->failed[ANALYSIS_ID_devices] ? NULL : analyses->state[ANALYSIS_ID_devices];
+
+	*out_count = state == NULL ? 0 : state->count;
+	return *out_count == 0 ? NULL : state->all;
+}
+
 static int by_number(const void *a, const void *b)
 {
-	const struct device_account *x = a, *y = b;
+	const struct finding_device_memory *x = a, *y = b;
 
 	return (x->device > y->device) - (x->device < y->device);
 }
 
-static void sort_accounts(struct devices_state *state)
+static int find(const void *arg, struct replay *replay, struct findings *out)
 {
-	if (state->count > 1)
-		qsort(state->all, state->count, sizeof(*state->all), by_number);
-}
+	const struct devices_state *state = arg;
+	size_t i;
 
-const struct device_account *analyses_devices(const struct analyses *analyses, size_t *out_count)
-{
-	struct devices_state *state =
-		analyses->failed[ANALYSIS_ID_devices] ? NULL : analyses->state[ANALYSIS_ID_devices];
-
-	*out_count = state == NULL ? 0 : state->count;
-	if (*out_count == 0)
-		return NULL;
-	sort_accounts(state);
-	return state->all;
+	for (i = 0; i < state->count; i++)
+		device_find(&state->all[i], replay, out);
+	if (FINDINGS_COUNT(out, device_memory) > 1)
+		qsort(FINDINGS(out, device_memory), FINDINGS_COUNT(out, device_memory),
+		      sizeof(struct finding_device_memory), by_number);
+	return out->failed ? -ENOMEM : 0;
 }
 
 static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
 {
-	struct devices_state *state = arg;
-
-	sort_accounts(state);
-	return devices_text(state->all, state->count, view, out);
+	(void)arg;
+	devices_text(view->found, view->lines == UINT32_MAX, out);
+	return strbuf_failed(out) ? -ENOMEM : 0;
 }
 
 static int json(void *arg, const struct analysis_view *view, struct json *json)
 {
-	struct devices_state *state = arg;
-
-	sort_accounts(state);
-	devices_json(state->all, state->count, view->replay, json);
+	(void)arg;
+	findings_json(view->found, FINDING_device_memory, "devices", SIZE_MAX, json);
 	return 0;
 }
 
@@ -878,6 +879,7 @@ const struct analysis analysis_devices = {
 	.version = 4,
 	.save = save,
 	.load = load,
+	.judge = find,
 	.text = text,
 	.json = json,
 	.fini = fini,

@@ -22,19 +22,6 @@
 #define DEVICE_POOLS	 8u
 #define DEVICE_POINTS	 240u /* over time */
 
-/* Parts of a device's memory, in the order in which they are shown. */
-enum device_part {
-	PART_POOLS,   /* reserved by pools of frameworks */
-	PART_OUTSIDE, /* from the driver, beside them */
-	PART_KEPT,    /* freed by the program, kept by pools of the driver */
-	PART_CONTEXT, /* taken by the driver for itself, as enum driver_cost */
-	PART_CODE,
-	PART_GRAPH,
-	PART_OTHERS, /* other processes */
-	PART_UNKNOWN,
-	PARTS_OF_DEVICE
-};
-
 struct device_moment {
 	uint64_t time_ns; /* monotonic; 0: there is none */
 	uint64_t used_bytes;
@@ -52,13 +39,6 @@ struct device_pool {
 struct device_library {
 	char name[40]; /* "cuBLAS"; of a module that no list names its file; "" : not known */
 	uint64_t bytes, blocks;
-};
-
-/* Which moment a view is of. */
-enum device_when {
-	DEVICE_FULLEST,	  /* most of the device was used, of all samples */
-	DEVICE_POOL_PEAK, /* most of its largest pool was in use */
-	DEVICE_REFUSED,	  /* memory ran out */
 };
 
 /* The device at one moment, with the figures of its pools and the libraries that have driver memory outside of them. */
@@ -111,15 +91,9 @@ const struct device_account *analyses_devices(const struct analyses *analyses, s
 void device_then(const struct device_account *account, const struct replay *replay,
 		 struct device_view *out);
 
-/* One moment of a device in a sentence, with a newline. */
-void device_line(const struct device_account *account, const struct device_view *view,
-		 struct strbuf *out);
-
-/* All of it. */
-int devices_text(const struct device_account *accounts, size_t count,
-		 const struct analysis_view *view, struct strbuf *out);
-void devices_json(const struct device_account *accounts, size_t count, const struct replay *replay,
-		  struct json *json);
+/* Adds the device to what was found. */
+void device_find(const struct device_account *account, struct replay *replay,
+		 struct findings *found);
 
 /* How people call the library that a file is: "cuBLAS" for libcublasLt.so.12; NULL if no list names it. */
 const char *device_library_name(const char *path);

@@ -19,7 +19,9 @@ static void pad(struct strbuf *out, size_t from, size_t width)
 
 static bool is_same(const struct advise_offer *a, const struct advise_offer *b)
 {
-	return a->rule == b->rule && strcmp(a->kind, b->kind) == 0;
+	/* Without a class each line is a change of its own. */
+	return a->rule == b->rule && strcmp(a->kind, b->kind) == 0 &&
+	       (a->kind[0] != '\0' || strcmp(a->line, b->line) == 0);
 }
 
 /* The best ones, one of each rule and class. Returns how many. */
@@ -54,6 +56,15 @@ static void add_cost(struct strbuf *out, const struct advise_offer *offer)
 	strbuf_add_str(out, " per step");
 	if (offer->share >= 0)
 		strbuf_addf(out, " (+%.0f %%)", 100 * offer->share);
+}
+
+/* The whole step is as much slower, so that the share of it holds. */
+static bool has_seconds(const struct advise_offer *const *shown, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (shown[i]->cost == NULL && shown[i]->seconds >= 0)
+			return true;
+	return false;
 }
 
 static const char *short_line(const struct advise_offer *offer)
@@ -138,6 +149,10 @@ void advise_text(const struct advising *advising, struct strbuf *out)
 		     (end = strchr(at, '\n')) != NULL; at = end + 1)
 			strbuf_addf(out, "  %.*s\n", (int)(end - at), at);
 	}
+	if (has_seconds(shown, count))
+		strbuf_add_str(
+			out,
+			"Seconds are those of the recorded run, which is slower than one by itself.\n");
 }
 
 static void json_offer(const struct advising *advising, const struct advise_offer *offer,

@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "engine/what_if_finding.h"
 #include "engine/anonymize.h"
 #include "engine/pass.h"
 #include "sink/report.h"
@@ -229,6 +230,7 @@ static int add_report(struct bundle *bundle, const struct input *input, const ch
 				   .elves = &bundle->elves,
 				   .analysis = SESSION_LEAKS | SESSION_DECOMPOSE};
 	struct strbuf text = {0}, document = {0};
+	struct what_if_asker what_if;
 	struct pass pass = {0};
 	char inner[PATH_MAX];
 	struct json json;
@@ -242,6 +244,7 @@ static int add_report(struct bundle *bundle, const struct input *input, const ch
 					.analyses = &pass.analyses,
 					.from_dump = input->imported};
 
+		what_if_of_input(&report, &what_if, input);
 		report_text(&report, &text);
 		(void)snprintf(inner, sizeof(inner), "bundle/%.200s/" PROJECT_REPORT, name);
 		r = strbuf_failed(&text) ? -ENOMEM : add_text(bundle, inner, &text);

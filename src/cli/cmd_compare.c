@@ -256,6 +256,7 @@ struct answer {
 	uint64_t most;
 	uint32_t rank; /* whose text it is */
 	bool many;
+	bool calls; /* the file has some */
 };
 
 static int answer_add(struct answer *answer, struct couple *couple, const char *const paths[2],
@@ -266,6 +267,7 @@ static int answer_add(struct answer *answer, struct couple *couple, const char *
 
 	if (r < 0)
 		return r;
+	answer->calls = answer->calls || couple->compare.row_count > 0;
 	if (answer->options->json) {
 		if (answer->many) {
 			json_object(&answer->json, NULL);
@@ -280,7 +282,7 @@ static int answer_add(struct answer *answer, struct couple *couple, const char *
 	}
 	if (answer->many) {
 		strbuf_addf(&answer->lines, "rank %u: ", rank);
-		comparison_line(&couple->differences, &answer->lines);
+		comparison_line(&couple->compare, &couple->differences, &answer->lines);
 		strbuf_add_char(&answer->lines, '\n');
 	}
 	if (size > answer->most) {
@@ -482,7 +484,7 @@ int cmd_compare(const struct options *options)
 		code = err.code;
 	if (code >= 0) {
 		answer_print(&answer);
-		if (options->log_level <= OPT_LOG_WARN)
+		if (options->log_level <= OPT_LOG_WARN && answer.calls)
 			cli_say("every call is in %s", answer.file.path);
 	} else {
 		cli_say("%s", err.message);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * msmemscope dryrun [--device=npu:64G] [--steps=3] -- python train.py: what the first steps of a PyTorch program need of an NPU, on a machine
- * without one. The unmodified program runs with the real torch_npu over the simulated NPU, which computes only what is small (dry_run.h),
- * once for each device and, if it does not fit into one, once more without a limit, so that what it needs is known.
+ * msmemscope dryrun [--device=npu:64G|h200] [--steps=3] -- python train.py: what the first steps of a PyTorch program need of an NPU or a card of
+ * CUDA, on a machine without one. The unmodified program runs with the real torch_npu over the simulated NPU, which computes only what is small, or
+ * with the real PyTorch over the simulated CUDA, which computes nothing (dry_run.h), once for each device and, if it does not fit into one, once
+ * more without a limit, so that what it needs is known.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -21,34 +22,77 @@
 #include "cli/tree.h"
 
 #define DEVICE_DEFAULT "npu:64G"
+#define CARD_OF_A_SIZE "h100-80g" /* what cuda:SIZE is like */
+#define WAITS_PERCENT  3	  /* of the peak, that may wait for other streams */
 #define PROBE_MS       30000
 #define DEVICE_MIN     (UINT64_C(1) << 20)
 
 /* ---- devices ---- */
 
-/* "npu:64G": a size with K, M, G or T. */
-static bool read_device(const char *text, struct dry_device *out)
+static const struct {
+	const char *word;
+	uint64_t bytes;
+} cards[] = {
+#define CARD(word, name, major, minor, sms, l2, threads, shared, block, mib, context)              \
+	{word, UINT64_C(mib) << 20},
+#include "simcuda/devices.def"
+#undef CARD
+};
+
+/* "64G": a size with K, M, G or T. */
+static bool read_size(const char *text, uint64_t *out)
 {
 	static const char units[] = "KMGT";
 	const char *unit;
 	uint64_t bytes;
 	char *end;
 
-	if (strncmp(text, "npu:", 4) != 0 || !isdigit((unsigned char)text[4]) ||
-	    strlen(text) >= sizeof(out->name))
+	if (!isdigit((unsigned char)text[0]))
 		return false;
-	bytes = strtoull(text + 4, &end, 10);
+	bytes = strtoull(text, &end, 10);
 	unit = *end == '\0' ? NULL : strchr(units, toupper((unsigned char)*end));
 	if (*end != '\0') {
 		if (unit == NULL || end[1] != '\0' || bytes > DRY_NO_LIMIT)
 			return false;
 		bytes <<= 10 * (unit - units + 1);
 	}
-	if (bytes < DEVICE_MIN || bytes > DRY_NO_LIMIT)
+	*out = bytes;
+	return bytes >= DEVICE_MIN && bytes <= DRY_NO_LIMIT;
+}
+
+static bool read_device(const char *text, struct dry_device *out)
+{
+	size_t i;
+
+	if (strlen(text) >= sizeof(out->name))
 		return false;
 	(void)snprintf(out->name, sizeof(out->name), "%s", text);
-	out->bytes = bytes;
-	return true;
+	out->card = NULL;
+	out->lean = false;
+	for (i = 0; i < sizeof(cards) / sizeof(*cards); i++) {
+		if (strcmp(cards[i].word, text) == 0) {
+			out->card = cards[i].word;
+			out->bytes = cards[i].bytes;
+			return true;
+		}
+	}
+	if (strncmp(text, "cuda:", 5) == 0)
+		out->card = CARD_OF_A_SIZE;
+	else if (strncmp(text, "npu:", 4) != 0)
+		return false;
+	return read_size(strchr(text, ':') + 1, &out->bytes);
+}
+
+static void say_devices(const char *wrong)
+{
+	struct strbuf list = {0};
+	size_t i;
+
+	for (i = 0; i < sizeof(cards) / sizeof(*cards); i++)
+		strbuf_addf(&list, "%s, ", cards[i].word);
+	cli_say("--device: '%s' is not a device of a dry run; allowed: %snpu:SIZE and cuda:SIZE with K, M, G or T, from 1M to 1T, such as npu:64G",
+		wrong, strbuf_str(&list));
+	strbuf_fini(&list);
 }
 
 /* One option may name several, split by commas. Returns how many; 0 after a complaint. */
@@ -68,14 +112,20 @@ static size_t read_devices(const struct options *options, struct dry_device *out
 				if (count == room)
 					cli_say("--device: at most %zu devices", room);
 				else
-					cli_say("--device: '%s' is not a device of a dry run; allowed: npu:SIZE with K, M, G or T, from 1M to 1T, such as npu:64G",
-						word);
+					say_devices(word);
 				free(list);
 				return 0;
 			}
 			count++;
 		}
 		free(list);
+	}
+	for (i = 1; i < count; i++) {
+		if ((out[i].card == NULL) != (out[0].card == NULL)) {
+			cli_say("--device: %s and %s are of two makers; dry-run them one after the other",
+				out[0].name, out[i].name);
+			return 0;
+		}
 	}
 	return count;
 }
@@ -89,54 +139,107 @@ static bool is_python(const char *path)
 	return strncmp(slash == NULL ? path : slash + 1, "python", 6) == 0;
 }
 
-/* The release of a package as the probe below prints it, "" if it is missing. */
-static void read_release(const char *output, const char *package, char *out, size_t bytes)
+/* What the probe below prints about a thing, "" if it does not. */
+static void read_answer(const char *output, const char *thing, char *out, size_t bytes)
 {
 	const char *at = output;
-	size_t length = strlen(package);
+	size_t length = strlen(thing);
 
 	out[0] = '\0';
 	for (; at != NULL && *at != '\0'; at = strchr(at, '\n'), at += at != NULL) {
-		if (strncmp(at, package, length) == 0 && at[length] == '=')
+		if (strncmp(at, thing, length) == 0 && at[length] == '=')
 			(void)snprintf(out, bytes, "%.*s", (int)strcspn(at + length + 1, "\n"),
 				       at + length + 1);
 	}
 }
 
-/* Asks the interpreter for its packages, without importing them. True after a complaint. */
-static bool lacks_torch(const char *python)
+/* "13.0" is 13000, and "9.19.0.56" with a scale of 100 is 91900. */
+static uint32_t read_version(const char *text, uint32_t major, uint32_t minor, uint32_t patch)
 {
-	static const char probe[] = "import importlib.util as u, importlib.metadata as m\n"
-				    "for n in ('torch', 'torch_npu'):\n"
-				    "    if u.find_spec(n):\n"
-				    "        try: v = m.version(n)\n"
-				    "        except m.PackageNotFoundError: v = '?'\n"
-				    "        print(n + '=' + v)\n";
+	char *end;
+	uint32_t version = (uint32_t)strtoul(text, &end, 10) * major;
+
+	if (*end == '.')
+		version += (uint32_t)strtoul(end + 1, &end, 10) * minor;
+	if (*end == '.')
+		version += (uint32_t)strtoul(end + 1, &end, 10) * patch;
+	return version;
+}
+
+/* Asks the interpreter for its packages, without importing them. True after a complaint. */
+static bool lacks_torch(const char *python, const struct dry_device *device, struct dry_torch *out)
+{
+	static const char probe[] =
+		"import importlib.util as u, importlib.metadata as m, os, re\n"
+		"for n in ('torch', 'torch_npu'):\n"
+		"    s = u.find_spec(n)\n"
+		"    if s:\n"
+		"        try: v = m.version(n)\n"
+		"        except m.PackageNotFoundError: v = '?'\n"
+		"        print(n + '=' + v)\n"
+		"        if n == 'torch' and s.origin:\n"
+		"            d = os.path.dirname(s.origin)\n"
+		"            try: t = open(os.path.join(d, 'version.py')).read()\n"
+		"            except OSError: t = ''\n"
+		"            c = re.search(r\"^cuda\\b.*= *'([0-9.]+)'\", t, re.M)\n"
+		"            if c: print('cuda=' + c.group(1))\n"
+		"            print('libraries=' + os.path.realpath(os.path.join(d, 'lib')))\n"
+		"            try: r = m.requires(n) or []\n"
+		"            except m.PackageNotFoundError: r = []\n"
+		"            for w in r:\n"
+		"                w = re.match(r'nvidia-cudnn-cu\\d+ *\\(?==+ *([0-9.]+)', w)\n"
+		"                if w: print('cudnn=' + w.group(1))\n";
 	const char *argv[] = {python, "-c", probe, NULL};
 	const struct child_variable changes[] = {{"MSMEMSCOPE_DISABLE", "1"}, {NULL, NULL}};
 	struct strbuf output = {0};
-	char torch[64], npu[64];
+	char torch[64], npu[64], cuda[64], cudnn[64];
 	bool lacks = false;
 
 	/* An interpreter that cannot say it says more when it runs. */
 	if (child_run(argv, changes, PROBE_MS, &output) == 0) {
-		read_release(strbuf_str(&output), "torch", torch, sizeof(torch));
-		read_release(strbuf_str(&output), "torch_npu", npu, sizeof(npu));
-		lacks = torch[0] == '\0' || npu[0] == '\0';
+		const char *text = strbuf_str(&output);
+
+		read_answer(text, "torch", torch, sizeof(torch));
+		read_answer(text, "torch_npu", npu, sizeof(npu));
+		read_answer(text, "cuda", cuda, sizeof(cuda));
+		read_answer(text, "cudnn", cudnn, sizeof(cudnn));
+		read_answer(text, "libraries", out->directory, sizeof(out->directory));
+		out->cuda = read_version(cuda, 1000, 10, 0);
+		out->cudnn = read_version(cudnn, cudnn[0] == '8' ? 1000 : 10000, 100, 1);
+		lacks = torch[0] == '\0' || (device->card != NULL ? cuda[0] : npu[0]) == '\0';
 		if (torch[0] == '\0')
 			cli_say("%s has no torch; dryrun runs PyTorch programs", python);
-		else if (npu[0] == '\0')
-			cli_say("%s has torch %s but not torch_npu; a dry run for an NPU needs the torch_npu of the same release (pip install torch_npu==%.*s); there is no dry run for CUDA or the CPU",
+		else if (device->card != NULL && lacks)
+			cli_say("%s has torch %s, which is not built for CUDA; a dry run for %s needs a torch that is (pip install torch===%.*s); no card and no library of CUDA",
+				python, torch, device->name, (int)strcspn(torch, "+"), torch);
+		else if (lacks)
+			cli_say("%s has torch %s but not torch_npu; a dry run for an NPU needs the torch_npu of the same release (pip install torch_npu==%.*s); for a card of CUDA give --device=h200 or another",
 				python, torch, (int)strcspn(torch, "+"), torch);
+	} else if (device->card != NULL) {
+		lacks = true;
+		cli_say("cannot ask %s for its packages: %s", python, strbuf_str(&output));
 	}
 	strbuf_fini(&output);
 	return lacks;
 }
 
-static bool is_refused(const struct options *options)
+/* The interpreter that runs the program: the word itself, or that of its first line. "" if it is not Python. */
+static void find_python(const char *path, char *out, size_t bytes)
+{
+	struct preflight_report report;
+
+	out[0] = '\0';
+	if (is_python(path))
+		(void)snprintf(out, bytes, "%s", path);
+	else if (preflight_inspect(path, &report) == 0 && is_python(report.executed))
+		(void)snprintf(out, bytes, "%s", report.executed);
+}
+
+static bool is_refused(const struct options *options, const struct dry_device *device,
+		       struct dry_torch *torch)
 {
 	const char *ranks = getenv("WORLD_SIZE");
-	char home[PATH_MAX], path[PATH_MAX];
+	char home[PATH_MAX], path[PATH_MAX], python[PATH_MAX];
 	struct mscope_error err = {0};
 	struct strbuf library = {0};
 	bool refused = true;
@@ -146,15 +249,25 @@ static bool is_refused(const struct options *options)
 		cli_say("%s", err.message);
 		return true;
 	}
-	strbuf_addf(&library, "%s/simnpu/lib64/libopapi.so", home);
+	find_python(path, python, sizeof(python));
+	strbuf_addf(&library, "%s/%s", home,
+		    device->card != NULL ? "simcuda/lib64/libsimcuda.so"
+					 : "simnpu/lib64/libopapi.so");
 	if (access(strbuf_str(&library), R_OK) < 0)
-		cli_say("this installation has no simulated NPU: %s is missing",
-			strbuf_str(&library));
+		cli_say("this installation has no simulated %s: %s is missing",
+			device->card != NULL ? "CUDA" : "NPU", strbuf_str(&library));
+#if !defined(__x86_64__)
+	else if (device->card != NULL)
+		cli_say("a dry run for a GPU needs x86-64");
+#endif
 	else if (ranks != NULL && atoi(ranks) > 1)
 		cli_say("WORLD_SIZE=%s: a dry run has one rank, because the buffers of collectives are not known; run one rank",
 			ranks);
+	else if (device->card != NULL && python[0] == '\0')
+		cli_say("%s is not Python: a dry run for CUDA looks at the PyTorch of the interpreter that it starts; give it as in: msmemscope dryrun --device=%s -- python train.py",
+			options->argv[1], device->name);
 	else
-		refused = is_python(path) && lacks_torch(path);
+		refused = python[0] != '\0' && lacks_torch(python, device, torch);
 	strbuf_fini(&library);
 	return refused;
 }
@@ -164,21 +277,35 @@ static bool is_refused(const struct options *options)
 /* Why the runs answer nothing. True after a complaint. */
 static bool is_unanswered(const struct dry_result *run)
 {
+	const char *device = run->device.card != NULL ? "a card" : "an NPU";
+
 	if (run->processes > 1) {
-		cli_say("%u processes used an NPU: a dry run has one rank, because the buffers of collectives are not known; run one rank",
-			run->processes);
+		cli_say("%u processes used %s: a dry run has one rank, because the buffers of collectives are not known; run one rank",
+			run->processes, device);
+		return true;
+	}
+	if (run->waits * 100 > run->needs * WAITS_PERCENT) {
+		struct strbuf bytes = {0};
+
+		strbuf_add_size(&bytes, run->waits);
+		cli_say("tensors of %s a step are used by other streams (record_stream): when their memory is free again depends on the card's speed, which a dry run does not know",
+			strbuf_str(&bytes));
+		strbuf_fini(&bytes);
 		return true;
 	}
 	/* A device may be too small for the first tensor. */
 	if (run->processes == 1 || dry_ran_out(run))
 		return false;
-	if (run->died_at != NULL)
-		cli_say("the program failed at %s, before it used an NPU%s%s", run->died_at,
+	if (run->stuck != NULL)
+		cli_say("the dry run ended at %s", run->stuck);
+	else if (run->died_at != NULL)
+		cli_say("the program failed at %s, before it used %s%s%s", run->died_at, device,
 			run->because == NULL ? "" : ": ", run->because == NULL ? "" : run->because);
 	else if (!dry_is_fine(run))
-		cli_say("the program failed before it used an NPU");
+		cli_say("the program failed before it used %s", device);
 	else
-		cli_say("the program used no memory of an NPU; its tensors must be on the device \"npu\" (torch_npu)");
+		cli_say("the program used no memory of %s; its tensors must be on the device %s",
+			device, run->device.card != NULL ? "\"cuda\"" : "\"npu\" (torch_npu)");
 	return true;
 }
 
@@ -194,26 +321,28 @@ static int print(const struct options *options, const struct dry_answer *answer)
 	strbuf_fini(&text);
 	if (!dry_fits(answer))
 		return MSCOPE_EXIT_CONDITION;
-	return dry_is_whole(answer->figures) ? MSCOPE_EXIT_OK : MSCOPE_EXIT_FAILED;
+	return dry_is_whole(answer->figures) && answer->figures->missing_count == 0
+		       ? MSCOPE_EXIT_OK
+		       : MSCOPE_EXIT_FAILED;
 }
 
 int cmd_dryrun(const struct options *options)
 {
-	struct dry_device devices[OPTION_TEXTS_MAX],
-		no_limit = {.name = "npu:1T", .bytes = DRY_NO_LIMIT};
-	struct dry_result runs[OPTION_TEXTS_MAX + 1] = {0};
+	struct dry_device devices[OPTION_TEXTS_MAX], no_limit;
+	struct dry_result runs[OPTION_TEXTS_MAX + 2] = {0};
 	struct dry_answer answer = {.runs = runs, .figures = runs};
+	struct dry_torch *torch = calloc(1, sizeof(*torch));
 	struct mscope_error err = {0};
 	size_t done = 0, i;
-	int code = MSCOPE_EXIT_FAILED, r = 0;
+	int code = MSCOPE_EXIT_FAILED, r = torch == NULL ? -ENOMEM : 0;
 
 	answer.count = read_devices(options, devices, OPTION_TEXTS_MAX);
 	if (answer.count == 0)
-		return MSCOPE_EXIT_USAGE;
-	if (is_refused(options))
-		return MSCOPE_EXIT_FAILED;
+		code = MSCOPE_EXIT_USAGE;
+	if (answer.count == 0 || r < 0 || is_refused(options, devices, torch))
+		goto out;
 	while (r == 0 && done < answer.count) {
-		r = dry_run(options, &devices[done], done == 0, &runs[done], &err);
+		r = dry_run(options, &devices[done], torch, done == 0, &runs[done], &err);
 		done++;
 		if (r == 0 && is_unanswered(&runs[done - 1]))
 			goto out;
@@ -225,16 +354,27 @@ int cmd_dryrun(const struct options *options)
 			answer.figures = &runs[i];
 	}
 	if (r == 0 && dry_ran_out(answer.figures)) {
-		r = dry_run(options, &no_limit, false, &runs[done], &err);
+		no_limit = (struct dry_device){.bytes = DRY_NO_LIMIT, .card = devices[0].card};
+		(void)snprintf(no_limit.name, sizeof(no_limit.name), "%s:1T",
+			       no_limit.card != NULL ? "cuda" : "npu");
+		r = dry_run(options, &no_limit, torch, false, &runs[done], &err);
 		answer.figures = &runs[done++];
 		if (r == 0 && is_unanswered(answer.figures))
 			goto out;
+	}
+	if (r == 0 && answer.figures->workspaces > 0) {
+		struct dry_device lean = answer.figures->device;
+
+		lean.lean = true;
+		r = dry_run(options, &lean, torch, false, &runs[done], &err);
+		answer.lean = &runs[done++];
 	}
 	if (r < 0)
 		cli_say("%s", err.message);
 	else
 		code = print(options, &answer);
 out:
+	free(torch);
 	for (i = 0; i < done; i++)
 		dry_fini(&runs[i]);
 	return code;

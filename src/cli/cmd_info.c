@@ -11,6 +11,7 @@
 #include "cli/pager.h"
 #include "cli/reading.h"
 #include "engine/pass.h"
+#include "engine/what_if_finding.h"
 #include "sink/report_json.h"
 
 struct info {
@@ -69,6 +70,7 @@ static int report_input(struct info *info, const char *word, const struct input 
 	struct report report = {
 		.trace_path = word, .shown = info->shown, .from_dump = input->imported};
 	struct mscope_error err = {0};
+	struct what_if_asker what_if;
 	struct pass pass = {0};
 	int r, exit_code = MSCOPE_EXIT_OK;
 
@@ -83,6 +85,7 @@ static int report_input(struct info *info, const char *word, const struct input 
 		report.replay = pass.replay;
 		report.analyses = &pass.analyses;
 		report.input_damaged = import_is_damaged(&input->import);
+		what_if_of_input(&report, &what_if, input);
 		if (options->json)
 			report_json(&report, &info->json);
 		else

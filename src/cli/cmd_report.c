@@ -15,9 +15,9 @@
 #include "cli/cli.h"
 #include "cli/launch_report.h"
 #include "cli/reading.h"
-#include "cli/whatif_line.h"
 #include "engine/anonymize.h"
 #include "engine/pass.h"
+#include "engine/what_if_finding.h"
 #include "sink/screen.h"
 #include "sink/ticket.h"
 #include "viewer/html_report.h"
@@ -190,6 +190,7 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 	struct pass pass = {0};
 	struct input input = {0};
 	struct report report = {0};
+	struct what_if_asker what_if;
 	struct digest *digest;
 	int r = open_run(reporting, index, names, &input);
 	const char *word = reporting->viewed.runs[index].word;
@@ -212,11 +213,10 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 					 .input_damaged = import_is_damaged(&input.import)};
 		digest = &reporting->digests[reporting->count++];
 		*digest = (struct digest){0};
+		what_if_of_input(&report, &what_if, &input);
 		digest_take(digest, &report);
 		reporting->damaged =
 			reporting->damaged || report_is_damaged(&report) || input.unfinished;
-		if (!input.imported)
-			whatif_line(digest, word);
 		name_dump(digest, input.run, names == NULL ? word : NULL);
 		if (is_worst(reporting))
 			keep_environment(reporting, input.run);

@@ -43,7 +43,10 @@ static void add_head(const struct dry_answer *answer, struct strbuf *out)
 
 	strbuf_add_str(out, "Dry run");
 	if (answer->count == 1) {
-		strbuf_addf(out, " on NPU %u (", run->number);
+		if (run->device.card != NULL)
+			strbuf_addf(out, " on %s (", answer->runs[0].device.name);
+		else
+			strbuf_addf(out, " on NPU %u (", run->number);
 		strbuf_add_size(out, answer->runs[0].device.bytes);
 		strbuf_add_char(out, ')');
 	}
@@ -91,17 +94,28 @@ static void add_fit(const struct dry_result *run, struct strbuf *out)
 	}
 }
 
+/* "3.1 GiB", or "2.9 GiB to 3.1 GiB" where convolutions may take less than was supposed. */
+static void add_range(uint64_t from, uint64_t to, struct strbuf *out)
+{
+	if (from < to) {
+		strbuf_add_size(out, from);
+		strbuf_add_str(out, " to ");
+	}
+	strbuf_add_size(out, to);
+}
+
 static void add_figures(const struct dry_answer *answer, struct strbuf *out)
 {
 	const struct dry_result *run = answer->figures;
 	size_t i;
 
 	strbuf_addf(out, "Needs %s", sure(answer));
-	strbuf_add_size(out, run->needs);
+	add_range(answer->lean == NULL ? run->needs : answer->lean->needs, run->needs, out);
 	strbuf_addf(out, "; PyTorch would reserve %s", sure(answer));
-	strbuf_add_size(out, run->reserves);
+	add_range(answer->lean == NULL ? run->reserves : answer->lean->reserves, run->reserves,
+		  out);
 	if (run->outside > 0) {
-		strbuf_add_str(out, ", and ");
+		strbuf_addf(out, ", and %s", run->device.card != NULL ? "about " : "");
 		strbuf_add_size(out, run->outside);
 		strbuf_add_str(out, " are taken outside of its pool");
 	}
@@ -173,6 +187,31 @@ static void add_values(const struct dry_result *run, struct strbuf *out)
 		strbuf_addf(out, "  ... %zu more in report.txt\n", run->value_count - i);
 }
 
+/* Functions that the program called and the simulated CUDA does not have. */
+static void add_missing(const struct dry_answer *answer, struct strbuf *out)
+{
+	const struct dry_result *run = answer->figures;
+	size_t i;
+
+	if (run->missing_count == 0)
+		return;
+	strbuf_add_str(out,
+		       dry_is_fine(run)
+			       ? "The program went on without these, so its figures may be wrong:\n"
+			       : "Not simulated:\n");
+	for (i = 0; i < run->missing_count && i < VALUES; i++) {
+		struct strbuf name = {0};
+
+		strbuf_add_shown(&name, run->missing[i], strlen(run->missing[i]));
+		strbuf_add_str(out, "  ");
+		screen_cut_middle(strbuf_str(&name), SCREEN_COLUMNS - VALUE_COLUMNS, out);
+		strbuf_add_char(out, '\n');
+		strbuf_fini(&name);
+	}
+	if (run->missing_count > i)
+		strbuf_addf(out, "  ... %zu more in report.txt\n", run->missing_count - i);
+}
+
 /* The program did not go the whole way, and not because of its memory. */
 static void add_failure(const struct dry_answer *answer, struct strbuf *out)
 {
@@ -213,10 +252,15 @@ void dry_text(const struct dry_answer *answer, struct strbuf *out)
 	if (run->devices > 1)
 		strbuf_addf(
 			out,
-			"%u NPUs were used; the figures are those of NPU %u, which holds most.\n",
-			run->devices, run->number);
-	strbuf_add_str(out, REPORT_DRY_NOT_COUNTED "\n");
+			"%u %s were used; the figures are those of number %u, which holds most.\n",
+			run->devices, run->device.card != NULL ? "cards" : "NPUs", run->number);
+	if (answer->lean != NULL)
+		strbuf_add_str(
+			out,
+			"The lower figure is without workspaces of convolutions, which cuDNN chooses by rules that are not public.\n");
+	strbuf_addf(out, "%s\n", report_dry_not_counted(answer->runs[0].device.name));
 	add_values(run, out);
+	add_missing(answer, out);
 	add_failure(answer, out);
 	if (run->project != NULL) {
 		strbuf_add_str(out, "Files: ");
@@ -258,12 +302,18 @@ void dry_json(const struct dry_answer *answer, struct strbuf *out)
 	json_object(&json, NULL);
 	json_bool(&json, "dry", true);
 	json_u64(&json, "needs_bytes", run->needs);
+	if (answer->lean != NULL) {
+		json_u64(&json, "needs_from_bytes", answer->lean->needs);
+		json_u64(&json, "reserves_from_bytes", answer->lean->reserves);
+	}
 	json_u64(&json, "reserves_bytes", run->reserves);
 	json_u64(&json, "outside_pool_bytes", run->outside);
 	json_string(&json, "figures",
-		    !is_whole(answer) ? "at least"
-		    : run->at_most    ? "at most"
-				      : "exact");
+		    run->missing_count > 0 ? "unsure"
+		    : !is_whole(answer)	   ? "at least"
+		    : run->at_most	   ? "at most"
+		    : answer->lean != NULL ? "from to"
+					   : "exact");
 	json_u64(&json, "steps", run->steps);
 	json_f64(&json, "seconds", run->seconds, 3);
 	json_array(&json, "devices");
@@ -283,6 +333,10 @@ void dry_json(const struct dry_answer *answer, struct strbuf *out)
 	for (i = 0; i < run->value_count; i++)
 		json_string(&json, NULL, run->values[i]);
 	json_end(&json);
+	json_array(&json, "not_simulated");
+	for (i = 0; i < run->missing_count; i++)
+		json_string(&json, NULL, run->missing[i]);
+	json_end(&json);
 	json_bool(&json, "failed", !is_whole(answer) && !dry_ran_out(run) && run->stuck == NULL);
 	if (run->died_at != NULL && !dry_ran_out(run))
 		json_string(&json, "failed_at", run->died_at);
@@ -290,7 +344,7 @@ void dry_json(const struct dry_answer *answer, struct strbuf *out)
 		json_string(&json, "failed_because", run->because);
 	if (run->stuck != NULL)
 		json_string(&json, "ended_at", run->stuck);
-	json_string(&json, "not_counted", REPORT_DRY_NOT_COUNTED);
+	json_string(&json, "not_counted", report_dry_not_counted(answer->runs[0].device.name));
 	json_end(&json);
 	strbuf_add_char(out, '\n');
 }

@@ -10,6 +10,8 @@ struct dry_answer {
 	size_t count;
 	/* The run whose figures are those of the program: one that ran out of nothing, if there is one. */
 	const struct dry_result *figures;
+	/* The same without workspaces of convolutions; NULL: it has none. */
+	const struct dry_result *lean;
 };
 
 /* Whether the program fits into every device. */

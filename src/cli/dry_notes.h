@@ -8,6 +8,11 @@
 	"dry run: because of " /* RuntimeError: the first line, or the one of the simulated NPU */
 #define DRY_NOTE_VALUE "dry run: value: "   /* train.py:52 loss.item() read as 0 */
 #define DRY_NOTE_STUCK "dry run: ended at " /* train.py:52 loss.item(): why */
-#define DRY_FULL       " taken as full"	    /* in a value: its tensors are larger than they are */
+#define DRY_NOTE_MISSING                                                                           \
+	"dry run: missing: " /* train.py:31 model(x): cudnnRNNForward is not simulated */
+#define DRY_NOTE_OUTSIDE "dry run: outside of the pool: "     /* bytes */
+#define DRY_NOTE_WAITS	 "dry run: waits for other streams: " /* bytes */
+#define DRY_NOTE_RANGE	 "dry run: workspaces: "	      /* bytes */
+#define DRY_FULL	 " taken as full" /* in a value: its tensors are larger than they are */
 
 #endif

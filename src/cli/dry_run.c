@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/dry_notes.h"
+#include "cli/stand_ins.h"
 #include "cli/tree.h"
 #include "engine/input.h"
 #include "engine/pass.h"
@@ -38,9 +39,8 @@ static void put_before(const char *name, const char *first)
 	strbuf_fini(&text);
 }
 
-/* As simnpu/set_env.sh, and what makes it a dry run. In the child. */
-static void set_environment(const char *home, const char *scratch, const struct dry_device *device,
-			    uint32_t steps)
+/* As simnpu/set_env.sh, and what makes it a dry run. */
+static void set_npu(const char *home, const char *scratch, const struct dry_device *device)
 {
 	char text[PATH_MAX + 64];
 
@@ -58,11 +58,39 @@ static void set_environment(const char *home, const char *scratch, const struct 
 	(void)setenv("SIMNPU_SHARE", scratch, 1);
 	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)device->bytes);
 	(void)setenv("SIMNPU_HBM", text, 1);
+	/* Operators run on the thread that calls them, so that a value that is read has its line. */
+	(void)setenv("TASK_QUEUE_ENABLE", "0", 0);
+}
+
+static void set_cuda(const struct dry_device *device, const struct dry_torch *torch,
+		     const char *preload)
+{
+	char text[32];
+
+	put_before("LD_PRELOAD", preload);
+	(void)setenv("SIMCUDA_DEVICE", device->card, 1);
+	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)device->bytes);
+	(void)setenv("SIMCUDA_BYTES", text, 1);
+	(void)snprintf(text, sizeof(text), "%u", torch->cuda);
+	(void)setenv("SIMCUDA_VERSION", text, 1);
+	(void)snprintf(text, sizeof(text), "%u", torch->cudnn);
+	if (torch->cudnn > 0)
+		(void)setenv("SIMCUDA_CUDNN", text, 1);
+	(void)setenv("SIMCUDA_WORKSPACE", device->lean ? "none" : "most", 1);
+	/* Kernels that PyTorch compiles at run time would be kept for later, real runs. */
+	(void)setenv("USE_PYTORCH_KERNEL_CACHE", "0", 1);
+	/* Which cards this machine has does not matter. */
+	(void)unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+/* In the child. */
+static void set_environment(const struct dry_device *device, uint32_t steps)
+{
+	char text[32];
+
 	(void)setenv("MSMEMSCOPE_DRY", device->name, 1);
 	(void)snprintf(text, sizeof(text), "%u", steps);
 	(void)setenv("MSMEMSCOPE_DRY_STEPS", text, 1);
-	/* Operators run on the thread that calls them, so that a value that is read has its line. */
-	(void)setenv("TASK_QUEUE_ENABLE", "0", 0);
 }
 
 /* ---- the launch ---- */
@@ -78,12 +106,13 @@ static void direct_output(bool shown)
 }
 
 /* In the child. */
-_Noreturn static void launch(const struct options *asked, const struct launch_dry *dry)
+_Noreturn static void launch(const struct options *asked, const struct dry_device *device,
+			     const struct launch_dry *dry)
 {
 	char output[PATH_MAX + 16];
 	char **words = calloc((size_t)asked->argc + WORDS_BEFORE + 1, sizeof(*words));
 	const char *before[WORDS_BEFORE] = {"msmemscope",
-					    "--device=npu",
+					    device->card != NULL ? "--device=gpu" : "--device=npu",
 					    "--format=none",
 					    "--analysis=leaks,decompose",
 					    "--quiet",
@@ -118,10 +147,10 @@ static bool has_line(const char *part, size_t length)
 }
 
 /* Of "train.py:9 -> model.py:31 main -> Adam.step" the innermost line: "model.py:31 main". */
-static char *innermost_line(const char *site)
+static char *innermost_line(const struct finding_holder *holder)
 {
 	static const char between[] = " -> ";
-	const char *at = site, *found = NULL;
+	const char *site = holder->site, *at = site, *found = NULL;
 	size_t length = 0;
 
 	while (at != NULL) {
@@ -136,14 +165,14 @@ static char *innermost_line(const char *site)
 	}
 	if (found != NULL)
 		return strndup(found, length);
-	return strdup(text_starts_with(site, "blocks of ") ? "without a call stack" : site);
+	return strdup(holder->recorded && holder->stack == 0 ? "without a call stack" : site);
 }
 
 /* Call sites with the same class and line are one. */
 static void take_site(struct dry_result *result, const struct finding_holder *holder)
 {
 	const char *class = say_class((uint32_t)holder->owner_class);
-	char *line = innermost_line(holder->site);
+	char *line = innermost_line(holder);
 	size_t i;
 
 	class = class != NULL ? class : "other";
@@ -188,10 +217,16 @@ static void take_sites(struct dry_result *result, const struct findings *found, 
 		qsort(result->sites, result->site_count, sizeof(*result->sites), by_bytes);
 }
 
+static void add_text(char ***list, size_t *count, size_t *room, const char *text)
+{
+	if (array_reserve(list, room, *count + 1, sizeof(**list)) == 0)
+		(*list)[(*count)++] = strdup(text);
+}
+
 static void take_notes(struct dry_result *result, const struct replay *replay)
 {
 	const char *note;
-	size_t i, room = 0;
+	size_t i, room = result->value_count, missing_room = result->missing_count;
 
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++) {
 		if (text_starts_with(note, DRY_NOTE_DIED)) {
@@ -204,12 +239,18 @@ static void take_notes(struct dry_result *result, const struct replay *replay)
 			free(result->stuck);
 			result->stuck = strdup(note + strlen(DRY_NOTE_STUCK));
 		} else if (text_starts_with(note, DRY_NOTE_VALUE)) {
-			if (array_reserve(&result->values, &room, result->value_count + 1,
-					  sizeof(*result->values)) < 0)
-				return;
-			result->values[result->value_count++] =
-				strdup(note + strlen(DRY_NOTE_VALUE));
+			add_text(&result->values, &result->value_count, &room,
+				 note + strlen(DRY_NOTE_VALUE));
 			result->at_most = result->at_most || strstr(note, DRY_FULL) != NULL;
+		} else if (text_starts_with(note, DRY_NOTE_MISSING)) {
+			add_text(&result->missing, &result->missing_count, &missing_room,
+				 note + strlen(DRY_NOTE_MISSING));
+		} else if (text_starts_with(note, DRY_NOTE_OUTSIDE)) {
+			result->outside = strtoull(note + strlen(DRY_NOTE_OUTSIDE), NULL, 10);
+		} else if (text_starts_with(note, DRY_NOTE_WAITS)) {
+			result->waits = strtoull(note + strlen(DRY_NOTE_WAITS), NULL, 10);
+		} else if (text_starts_with(note, DRY_NOTE_RANGE)) {
+			result->workspaces = strtoull(note + strlen(DRY_NOTE_RANGE), NULL, 10);
 		}
 	}
 }
@@ -228,8 +269,8 @@ static void take_oom(struct dry_result *result, const struct digest *digest)
 	result->oom_place = strdup(oom->place);
 }
 
-/* The NPU of this process whose tensors took most; NULL if it has none. */
-static const struct usage *largest(const struct replay *replay, uint32_t *out_devices)
+/* The device of this process whose tensors took most; NULL if it has none. */
+static const struct usage *largest(const struct replay *replay, bool cuda, uint32_t *out_devices)
 {
 	const struct usage *usages, *best = NULL;
 	size_t count, i;
@@ -237,7 +278,7 @@ static const struct usage *largest(const struct replay *replay, uint32_t *out_de
 	*out_devices = 0;
 	usages = replay_usages(replay, &count);
 	for (i = 0; i < count; i++) {
-		if (usages[i].pool != POOL_pta || usages[i].vendor == VENDOR_CUDA ||
+		if (usages[i].pool != POOL_pta || (usages[i].vendor == VENDOR_CUDA) != cuda ||
 		    usages[i].device == DEVICE_HOST || usages[i].allocations == 0)
 			continue;
 		(*out_devices)++;
@@ -259,7 +300,7 @@ static void take_figures(struct dry_result *result, const struct report *report,
 	take_notes(result, report->replay);
 	if (digest.oom_count > 0)
 		take_oom(result, &digest);
-	pool = largest(report->replay, &devices);
+	pool = largest(report->replay, result->device.card != NULL, &devices);
 	if (pool != NULL && ++result->processes == 1) {
 		result->number = pool->device;
 		result->devices = devices;
@@ -328,36 +369,46 @@ static int read_traces(struct dry_result *result, const char *list, struct mscop
 
 /* ---- the whole ---- */
 
-int dry_run(const struct options *options, const struct dry_device *device, bool shown,
-	    struct dry_result *result, struct mscope_error *err)
+int dry_run(const struct options *options, const struct dry_device *device,
+	    const struct dry_torch *torch, bool shown, struct dry_result *result,
+	    struct mscope_error *err)
 {
 	const char *tmp = getenv("TMPDIR");
-	char home[PATH_MAX + 16], scratch[PATH_MAX], list[PATH_MAX + 16];
-	pid_t child;
+	char home[PATH_MAX + 64], scratch[PATH_MAX], list[PATH_MAX + 16];
+	struct strbuf preload = {0};
+	pid_t child = -1;
 	int r = tree_prefix(home, PATH_MAX, err);
 
 	*result = (struct dry_result){.device = *device};
 	if (r < 0)
 		return r;
-	(void)strcat(home, "/simnpu");
+	(void)strcat(home, device->card != NULL ? "/simcuda/lib64/libsimcuda.so" : "/simnpu");
 	(void)snprintf(scratch, sizeof(scratch), "%s/msmemscope-dry.XXXXXX",
 		       tmp == NULL || tmp[0] == '\0' ? "/tmp" : tmp);
 	if (mkdtemp(scratch) == NULL)
 		return error_set(err, -errno, "cannot create %s: %s", scratch, strerror(errno));
 	(void)snprintf(list, sizeof(list), "%s/projects", scratch);
-	child = fork();
+	if (device->card != NULL)
+		r = stand_ins_make(torch->directory, home, scratch, &preload, err);
+	if (r == 0)
+		child = fork();
 	if (child == 0) {
 		direct_output(shown);
-		set_environment(home, scratch, device, options->dry_steps);
-		launch(options, &(struct launch_dry){.device = device->name, .list = list});
+		if (device->card != NULL)
+			set_cuda(device, torch, strbuf_str(&preload));
+		else
+			set_npu(home, scratch, device);
+		set_environment(device, options->dry_steps);
+		launch(options, device, &(struct launch_dry){.device = device->name, .list = list});
 	}
-	if (child < 0)
+	if (r == 0 && child < 0)
 		r = error_set(err, -errno, "cannot start: %s", strerror(errno));
 	while (child > 0 && waitpid(child, &result->status, 0) < 0 && errno == EINTR)
 		;
 	if (r == 0)
 		r = read_traces(result, list, err);
 	(void)files_remove(scratch);
+	strbuf_fini(&preload);
 	return r;
 }
 
@@ -369,8 +420,11 @@ void dry_fini(struct dry_result *result)
 		free(result->sites[i].site);
 	for (i = 0; i < result->value_count; i++)
 		free(result->values[i]);
+	for (i = 0; i < result->missing_count; i++)
+		free(result->missing[i]);
 	free(result->sites);
 	free(result->values);
+	free(result->missing);
 	free(result->oom_place);
 	free(result->died_at);
 	free(result->because);

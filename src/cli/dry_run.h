@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run of a program on the simulated NPU in its shape-only mode, for `msmemscope dryrun`: what the program finds in its environment, the
- * launch, and what its trace says. The program is recorded by an ordinary launch (cmd_launch.c); the trace carries the device (SESSION_DRY_KEY).
+ * One run of a program on the simulated NPU in its shape-only mode, or on the simulated CUDA, for `msmemscope dryrun`: what the program finds in
+ * its environment, the launch, and what its trace says. The program is recorded by an ordinary launch (cmd_launch.c); the trace carries the device (SESSION_DRY_KEY).
  */
 #ifndef MSCOPE_CLI_DRY_RUN_H
 #define MSCOPE_CLI_DRY_RUN_H
@@ -13,8 +13,16 @@
 #define DRY_NO_LIMIT (UINT64_C(1) << 40)
 
 struct dry_device {
-	char name[32]; /* npu:64G */
+	char name[32]; /* npu:64G, cuda:80G, h200 */
 	uint64_t bytes;
+	const char *card; /* word of a card of CUDA; NULL: an NPU */
+	bool lean;	  /* convolutions have no workspaces */
+};
+
+/* The PyTorch for CUDA that the program runs with, as it is installed. */
+struct dry_torch {
+	char directory[4096]; /* of its libraries */
+	uint32_t cuda, cudnn; /* 13000 and 91900; 0: not known */
 };
 
 /* A call site that held memory at the peak. */
@@ -27,9 +35,9 @@ struct dry_site {
 struct dry_result {
 	struct dry_device device;
 	int status;	    /* of the program, as of waitpid() */
-	uint32_t processes; /* that used PyTorch on an NPU; the figures are those of the first */
-	uint32_t number;    /* of the NPU that held most */
-	uint32_t devices;   /* NPUs that were used */
+	uint32_t processes; /* that used PyTorch on a device; the first has the figures */
+	uint32_t number;    /* of the device that held most */
+	uint32_t devices;   /* that were used */
 	uint64_t needs;	    /* most bytes of tensors at once */
 	uint64_t reserves;  /* most bytes that PyTorch's pool had from the driver */
 	uint64_t outside;   /* what the driver gave at most beside the pool */
@@ -42,19 +50,24 @@ struct dry_result {
 	char *because; /* that exception */
 	char **values; /* notes about values that were not computed */
 	size_t value_count;
-	bool at_most; /* one of them made tensors larger than they are */
-	char *stuck;  /* why the program was ended before its steps; NULL: it was not */
+	bool at_most;	/* one of them made tensors larger than they are */
+	char **missing; /* functions that are not simulated, each with the line that called it */
+	size_t missing_count;
+	uint64_t waits;	     /* most bytes of a step that other streams use, too */
+	uint64_t workspaces; /* the largest of a convolution, which a card may not need */
+	char *stuck;	     /* why the program was ended before its steps; NULL: it was not */
 	struct dry_site *sites;
 	size_t site_count;
 	char *project; /* directory of the trace */
 };
 
 /*
- * Runs the program of `options` on a device; what it writes goes to standard error, or nowhere unless `shown`. 0, with a `result` that needs dry_fini(), or a
- * negative code with a sentence.
+ * Runs the program of `options` on a device, a card of CUDA with the `torch` given; what it writes goes to standard error, or nowhere unless
+ * `shown`. 0, with a `result` that needs dry_fini(), or a negative code with a sentence.
  */
-int dry_run(const struct options *options, const struct dry_device *device, bool shown,
-	    struct dry_result *result, struct mscope_error *err);
+int dry_run(const struct options *options, const struct dry_device *device,
+	    const struct dry_torch *torch, bool shown, struct dry_result *result,
+	    struct mscope_error *err);
 void dry_fini(struct dry_result *result);
 
 /* The program ended as it should, or was ended after its steps. */

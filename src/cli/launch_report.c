@@ -15,6 +15,7 @@
 #include "base/array.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "sink/screen.h"
 #include "viewer/html_report.h"
 
 #define ASK_MS 50
@@ -59,10 +60,33 @@ static int by_rank(const void *a, const void *b)
 	return strcmp(x->project, y->project);
 }
 
-/* In the project of one process, else beside the projects and named as the first of them. */
-static int path_of(const struct launch_report *report, char path[PROJECT_PATH_MAX])
+/* The project of the process that the screen names first. */
+static const char *worst_project(const struct launch_report *report, const struct outcome *outcome)
 {
-	const char *project = report->runs[0].project, *name = strrchr(project, '/') + 1;
+	const struct digest *worst = NULL;
+	size_t i;
+
+	for (i = 0; i < outcome->digest_count; i++) {
+		const struct digest *one = &outcome->digests[i];
+
+		if (one->project != NULL && (worst == NULL || screen_worst_first(&one, &worst) < 0))
+			worst = one;
+	}
+	for (i = 0; worst != NULL && i < report->count; i++) {
+		const char *name = strrchr(report->runs[i].project, '/') + 1;
+		const char *slash = strrchr(worst->project, '/');
+
+		if (strcmp(name, slash == NULL ? worst->project : slash + 1) == 0)
+			return report->runs[i].project;
+	}
+	return report->runs[0].project;
+}
+
+/* In the project of one process, else beside the projects and named as the worst of them. */
+static int path_of(const struct launch_report *report, const struct outcome *outcome,
+		   char path[PROJECT_PATH_MAX])
+{
+	const char *project = worst_project(report, outcome), *name = strrchr(project, '/') + 1;
 	const char *number = strchr(name, '_');
 	int length;
 
@@ -180,7 +204,7 @@ void launch_report_make(struct launch_report *report, struct outcome *outcome,
 		else if (room_of(report) < HTML_REPORT_LEAST)
 			(void)snprintf(outcome->report, sizeof(outcome->report),
 				       "no page within --max-disk: msmemscope report makes it");
-		else if (path_of(report, path) == 0 &&
+		else if (path_of(report, outcome, path) == 0 &&
 			 make(report, path, outcome, directory, stopped, arg))
 			outcome_made(outcome, path);
 	}

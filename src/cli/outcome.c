@@ -16,7 +16,6 @@
 #include "cli/cli.h"
 #include "cli/conditions.h"
 #include "cli/forecast_command.h"
-#include "cli/whatif_line.h"
 #include "sink/report_json.h"
 #include "sink/screen.h"
 
@@ -136,6 +135,7 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 
 	if (digest == NULL)
 		return;
+	pipeline_what_if(pipeline, &report);
 	digest_take(digest, &report);
 	report.found = digest->found;
 	if (pipeline->project.made)
@@ -415,7 +415,6 @@ int outcome_print(struct outcome *outcome)
 	}
 	if (outcome->chose != NULL && has_tensors(outcome) && outcome->log_level <= OPT_LOG_WARN)
 		strbuf_add_str(&after, outcome->chose);
-	whatif_line_of_worst(outcome->digests, outcome->digest_count);
 	show(outcome, after.length > 0 ? strbuf_str(&after) : NULL);
 	strbuf_fini(&why);
 	strbuf_fini(&after);

@@ -18,6 +18,7 @@
 #include "base/strbuf.h"
 #include "cli/remote.h"
 #include "cli/tree.h"
+#include "options/options_table.h"
 
 #define GDB_MS	  20000u
 #define ANSWER_MS 10000u
@@ -39,12 +40,26 @@ static void add_literal(struct strbuf *code, const char *text)
 	json_quote(code, text);
 }
 
-/* The options of this command line as "--name=value"; -o and --output are said by the caller. */
+/* Whether the next word of the command line is the value of this one. */
+static bool takes_next(const char *word)
+{
+	const struct option_row *row = NULL;
+	const char *name;
+
+	while ((row = option_next(row)) != NULL)
+		for (size_t k = 0; (name = option_name(row, k)) != NULL; k++)
+			if (strcmp(name, word + 2) == 0 && option_applies(row, VERB_ATTACH))
+				return row->kind != OPTION_KIND_flag;
+	return false;
+}
+
+/* The options of this command line as "--name=value"; -o and --output are said by the caller, --duration is this command's own. */
 static void add_words(struct strbuf *code, const struct options *options)
 {
 	char text[CODE_MAX / 2];
 	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
 	ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	struct strbuf word = {0};
 	const char *at = text;
 
 	if (fd >= 0)
@@ -52,12 +67,21 @@ static void add_words(struct strbuf *code, const struct options *options)
 	text[got > 0 ? got : 0] = '\0';
 	strbuf_add_str(code, "[");
 	for (; at < text + got; at += strlen(at) + 1) {
-		if (strncmp(at, "--", 2) != 0 || strchr(at, '=') == NULL ||
-		    strncmp(at, "--output", 8) == 0)
+		strbuf_reset(&word);
+		strbuf_add_str(&word, at);
+		if (strncmp(at, "--", 2) == 0 && strchr(at, '=') == NULL && takes_next(at)) {
+			at += strlen(at) + 1;
+			strbuf_addf(&word, "=%s", at < text + got ? at : "");
+		}
+		if (strncmp(strbuf_str(&word), "--", 2) != 0 ||
+		    strchr(strbuf_str(&word), '=') == NULL ||
+		    strncmp(strbuf_str(&word), "--output", 8) == 0 ||
+		    strncmp(strbuf_str(&word), "--duration=", 11) == 0)
 			continue;
-		add_literal(code, at);
+		add_literal(code, strbuf_str(&word));
 		strbuf_add_str(code, ",");
 	}
+	strbuf_fini(&word);
 	strbuf_add_str(code, "\"--output=\"+");
 	add_literal(code, options->output_path);
 	strbuf_add_str(code, "]");

@@ -297,8 +297,7 @@ void storing_look(struct storing *storing, struct pipeline *pipeline)
 	storing_step(
 		storing); /* children that have ended make room, also where nobody else looks */
 	/* Nothing of its own yet, or nothing new. */
-	if (totals->events == totals->events_by_type[EVENT_usage_sample] ||
-	    totals->events == living->events)
+	if (totals->events == replay_samples(totals) || totals->events == living->events)
 		child = NULL;
 	else if ((child = free_child(storing, process)) == NULL)
 		return; /* the next look finds one */

@@ -75,22 +75,6 @@ static int read_run(struct whatif_input *input, const char *word, const struct o
 	return code;
 }
 
-int whatif_input_read_trace(struct whatif_input *input, const char *word)
-{
-	struct mscope_error ignored = {0};
-	struct input opened = {0};
-	int r;
-
-	*input = (struct whatif_input){0};
-	r = input_open(&opened, word, NULL, NULL, &ignored);
-	if (r == 0 && opened.imported)
-		r = -ENOENT;
-	if (r == 0)
-		r = take_pools(input, &opened, &ignored);
-	input_close(&opened);
-	return r;
-}
-
 int whatif_input_read(struct whatif_input *input, const char *word, const struct options *options,
 		      bool sites)
 {

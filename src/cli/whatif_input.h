@@ -17,8 +17,6 @@ struct whatif_input {
 /* Reads a word; says what is wrong with it. An exit code; 0 also if there are no pools. Needs whatif_input_fini() in any case. */
 int whatif_input_read(struct whatif_input *input, const char *word, const struct options *options,
 		      bool sites);
-/* The same of a trace, and silent; below 0: it cannot be read, or the word names other files. */
-int whatif_input_read_trace(struct whatif_input *input, const char *word);
 void whatif_input_fini(struct whatif_input *input);
 
 /* Why a pool of a trace has no history, or NULL. */

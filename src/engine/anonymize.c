@@ -274,6 +274,11 @@ static void put_record(struct rewriting *w, const uint8_t *record, size_t bytes)
 		set_bits(w, from, 2, 0, UINT64_MAX, 0);
 		set_bits(w, from, 3, 0, UINT64_MAX, 0);
 		break;
+	case EVENT_host_process:
+		strbuf_add(&w->out, record, bytes);
+		set_bits(w, from, 4, 0, UINT64_MAX, 0);
+		set_bits(w, from, 5, 0, UINT64_MAX, 0);
+		break;
 	default:
 		strbuf_add(&w->out, record, bytes);
 		break;
@@ -306,6 +311,7 @@ static bool is_public_key(const char *key, size_t length)
 {
 	static const char *const keys[] = {"kernel",
 					   "machine",
+					   "memory_kib",
 					   "program",
 					   "source",
 					   "RANK",

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/files.h"
+#include "engine/what_if_finding.h"
 #include "sink/config.h"
 #include "sink/report.h"
 #include "trace/settings.h"
@@ -43,6 +44,7 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.progress_arg = job->progress_arg,
 	};
 	struct report report = {.from_dump = job->input->imported, .analyses = &job->pass.analyses};
+	struct what_if_asker what_if;
 	bool learns = (job->session->analysis & LATE_ANALYSES) != 0;
 	int r;
 
@@ -57,6 +59,7 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 	if (r == 0 && (learns || (job->pass.facts.changed && job->project->made)))
 		r = write_again(job, err);
 	report.replay = job->pass.replay;
+	what_if_of_input(&report, &what_if, job->input);
 	if (r == 0)
 		r = report_write(&report, job->project, err);
 	if (r == 0)

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/vendors.h"
 #include "engine/barrier.h"
+#include "engine/cards.h"
 #include "engine/keeper_question.h"
 #include "engine/oom_watch.h"
 #include "engine/sampler_process.h"
@@ -39,7 +40,9 @@ struct follow {
 	/* Processes on the device whose record comes next. */
 	struct sampler_record listed[LISTED_MAX];
 	size_t listed_count;
+	struct cards cards;
 	uint64_t hosts_sampled_ns;
+	struct host_table table;
 };
 
 /* What all processes but this one use of a device. */
@@ -85,14 +88,17 @@ static void take_sample(void *arg, const struct sampler_record *record)
 
 	if (record->pid == 0)
 		keep_latest(follow, record);
+	cards_take(&follow->cards, record);
 	for (i = 0; i < follow->runs.count; i++) {
 		struct pipeline *pipeline = &follow->runs.items[i]->pipeline;
+		struct sampler_record own;
 
-		if (follow->runs.items[i]->done)
+		if (follow->runs.items[i]->done || pipeline->finished ||
+		    !cards_number(pipeline->run, record, &own))
 			continue;
-		if (record->pid == 0 && record->listed)
-			sample_others(follow, pipeline, record, now);
-		pipeline_sample(pipeline, record, now);
+		if (own.pid == 0 && own.listed)
+			sample_others(follow, pipeline, &own, now);
+		pipeline_sample(pipeline, &own, now);
 	}
 	if (record->pid == 0)
 		follow->listed_count = 0;
@@ -143,13 +149,13 @@ static void sample_new(struct follow *follow)
 			pipeline_sample(&item->pipeline, &device, start);
 		}
 		own.device = DEVICE_HOST;
-		own.bytes = process_resident_bytes(&item->process);
+		own.bytes = process_resident_bytes(item->process.pid);
 		if (own.bytes != UINT64_MAX && own.bytes != 0)
 			pipeline_sample(&item->pipeline, &own, start);
 	}
 }
 
-/* Rows of pinned host memory show the process's resident memory, sampled as often as the driver's figures. */
+/* Memory of the host, sampled as often as the driver's figures. */
 static void sample_hosts(struct follow *follow)
 {
 	uint64_t now = clock_monotonic_ns();
@@ -158,16 +164,19 @@ static void sample_hosts(struct follow *follow)
 	if (now - follow->hosts_sampled_ns < SAMPLER_INTERVAL_MS * UINT64_C(1000000))
 		return;
 	follow->hosts_sampled_ns = now;
+	host_table_look(&follow->table, now);
 	for (i = 0; i < follow->runs.count; i++) {
 		struct session_run *item = follow->runs.items[i];
 		struct sampler_record record = {.device = DEVICE_HOST};
 
-		if (item->done || !pipeline_uses_host(&item->pipeline))
+		if (item->done || item->pipeline.finished)
 			continue;
 		record.pid = run_header(item->pipeline.run)->pid;
-		record.bytes = process_resident_bytes(&item->process);
+		record.bytes = process_resident_bytes(item->process.pid);
 		if (record.bytes != UINT64_MAX && record.bytes != 0)
 			pipeline_sample(&item->pipeline, &record, now);
+		host_family_look(&item->host, &follow->table, item->pipeline.run, item->process.pid,
+				 now);
 	}
 }
 
@@ -189,7 +198,8 @@ static void sample(struct follow *follow)
 				  "asks the driver for its figures, by %s", follow->ops->sampler);
 		}
 	}
-	(void)sampler_read(&follow->sampler, take_sample, follow);
+	if (sampler_read(&follow->sampler, take_sample, follow))
+		cards_round_ends(&follow->cards);
 }
 
 /* What ran out of memory is told at once. Returns true when there is more to come soon. */
@@ -236,6 +246,9 @@ static bool answer(struct follow *follow, struct session_run *item)
 
 	if (!pipeline_sync(&item->pipeline))
 		return false;
+	if (item->request_kind == TRACE_REQUEST_END || item->request_kind == TRACE_REQUEST_COMPLETE)
+		host_family_shares(&item->host, item->pipeline.run, item->process.pid,
+				   clock_monotonic_ns());
 	teller.ends = item->request_kind == TRACE_REQUEST_END;
 	if (teller.ends || item->request_kind == TRACE_REQUEST_COMPLETE)
 		pipeline_complete(&item->pipeline, &teller);
@@ -267,6 +280,8 @@ static uint64_t follow_round(struct follow *follow)
 		item->request_kind = kind;
 		if (kind != TRACE_REQUEST_FINISH && runs_is_alive(item, true))
 			continue;
+		host_family_end(&item->host, item->pipeline.run, clock_monotonic_ns());
+		cards_end(&follow->cards, item->pipeline.run, clock_monotonic_ns());
 		if (!runs_finish(runs, item))
 			return events;
 	}
@@ -333,6 +348,7 @@ void follow_free(struct follow *follow)
 		return;
 	runs_fini(&follow->runs);
 	sampler_stop(&follow->sampler);
+	host_table_fini(&follow->table);
 	free(follow);
 }
 

@@ -26,28 +26,32 @@ bool oom_watch_settle(struct pipeline *pipeline, uint64_t now_ns)
 
 void oom_watch_say(struct pipeline *pipeline, struct strbuf *out)
 {
-	size_t count, i;
-	const struct oom_verdict *verdicts = analyses_ooms(&pipeline->pass.analyses, &count);
+	size_t count = analyses_oom_count(&pipeline->pass.analyses), i;
+	struct findings found = {0};
 	struct strbuf line = {0};
 
-	for (i = pipeline->ooms_said; i < count && i < SAID_MAX; i++) {
+	if (pipeline->ooms_said < count && pipeline->ooms_said < SAID_MAX)
+		analyses_find_ooms(&pipeline->pass.analyses, pipeline->pass.replay, &found);
+	for (i = pipeline->ooms_said; i < FINDINGS_COUNT(&found, oom) && i < SAID_MAX; i++) {
+		const struct finding_oom *oom = &FINDINGS(&found, oom)[i];
+
 		strbuf_reset(&line);
-		oom_headline(&verdicts[i], &line);
+		oom_headline(oom, &line);
 		log_warn(&pipeline->log, "%s", strbuf_str(&line));
 		strbuf_addf(out, "%s\n  Why: ", strbuf_str(&line));
-		oom_cause_line(&verdicts[i], out);
+		oom_why(&found, oom, out);
 		strbuf_add_str(out, ".\n");
 	}
-	if (i < count && pipeline->ooms_said <= SAID_MAX)
+	if (count > SAID_MAX && pipeline->ooms_said <= SAID_MAX)
 		strbuf_add_str(out, "Out of memory again; see report.txt.\n");
 	pipeline->ooms_said = count > SAID_MAX ? SAID_MAX + 1 : count;
+	findings_fini(&found);
 	strbuf_fini(&line);
 }
 
 void oom_watch_write(struct pipeline *pipeline)
 {
-	size_t count, i;
-	const struct oom_verdict *verdicts = analyses_ooms(&pipeline->pass.analyses, &count);
+	size_t count = analyses_oom_count(&pipeline->pass.analyses);
 	struct replay *replay = pipeline->pass.replay;
 	struct mscope_error err = {0};
 	struct findings found = {0};
@@ -59,9 +63,8 @@ void oom_watch_write(struct pipeline *pipeline)
 	strbuf_addf(&text, "Process %u was still running when this was written.\n",
 		    run_header(pipeline->run)->pid);
 	analyses_find_ooms(&pipeline->pass.analyses, replay, &found);
-	for (i = 0; i < count && i < FINDINGS_COUNT(&found, oom); i++)
-		oom_text(&found, &FINDINGS(&found, oom)[i], &verdicts[i], replay, OOM_LINES,
-			 REPORT_FRAMES, &text);
+	if (findings_settle(&found, replay, 0) == 0)
+		ooms_text(&found, replay, false, REPORT_FRAMES, &text);
 	findings_fini(&found);
 	/* A full disk is told at the end. */
 	if (project_make(&pipeline->project, replay_likely_vendor(replay), &err) == 0)

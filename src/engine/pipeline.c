@@ -18,6 +18,7 @@
 #include "base/io.h"
 #include "engine/beater.h"
 #include "engine/dump_bound.h"
+#include "engine/host_memory.h"
 #include "sink/config.h"
 #include "sink/report.h"
 #include "trace/settings.h"
@@ -331,10 +332,9 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	if (count > 0)
 		pass_flush(&pipeline->pass);
 	write_settings(pipeline);
-	if (pipeline->live && clock_monotonic_ns() - pipeline->injected_ns > INJECTED_NS) {
-		run_inject_flush(pipeline->run);
+	if (pipeline->live && clock_monotonic_ns() - pipeline->injected_ns > INJECTED_NS &&
+	    run_inject_flush(pipeline->run))
 		pipeline->injected_ns = clock_monotonic_ns();
-	}
 	return count;
 }
 
@@ -508,6 +508,11 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 	last = &pipeline->sampled[slot];
 	if (record->pid != 0) {
 		changed = last->process_bytes != record->bytes;
+		/* Rows of pinned memory show it, and then to the byte. */
+		if (slot == PIPELINE_DEVICES && last->process_bytes != UINT64_MAX &&
+		    !host_has_changed(last->process_bytes, record->bytes) &&
+		    !pipeline_uses_host(pipeline))
+			return;
 		last->process_bytes = record->bytes;
 		pipeline->sampled_new[slot] = pipeline->sampled_new[slot] || changed;
 		/* The figure of the device follows, and both are of one moment. */
@@ -516,6 +521,8 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 	} else {
 		changed = pipeline->sampled_new[slot] || last->device_bytes != record->bytes ||
 			  last->total_bytes != record->total_bytes;
+		if (last->total_bytes != record->total_bytes)
+			pipeline->injected_ns = 0; /* readers beside us need it at once */
 		last->device_bytes = record->bytes;
 		last->total_bytes = record->total_bytes;
 	}
@@ -722,8 +729,7 @@ static bool is_empty(const struct pipeline *pipeline)
 
 	if (access(pipeline->raw_path, F_OK) < 0 || atomic_load(&h->next_chunk) != 0 ||
 	    atomic_load(&h->stop) != TRACE_STOP_NONE || atomic_load(&h->request) != 0 ||
-	    totals->events != totals->events_by_type[EVENT_usage_sample] +
-				      totals->events_by_type[EVENT_usage_others])
+	    totals->events != replay_samples(totals))
 		return false;
 	for (i = 0; i < TRACE_LOSSES_MAX; i++) {
 		if (atomic_load(&h->loss[i]) != 0)
@@ -766,6 +772,8 @@ static int finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
 		keep_error(&pipeline->pass.sink_error, &err);
 	remake_files(pipeline, left, arg);
 	report.replay = pipeline->pass.replay;
+	pipeline->ending = true;
+	pipeline_what_if(pipeline, &report);
 	r = report_write(&report, &pipeline->project, &err);
 	if (r < 0)
 		keep_error(&pipeline->pass.sink_error, &err);
@@ -890,6 +898,7 @@ static int write_report(struct pipeline *pipeline, const struct pipeline_teller 
 
 	pipeline_end_here(pipeline);
 	report.replay = pipeline->pass.replay;
+	pipeline_what_if(pipeline, &report);
 	r = report_write(&report, &pipeline->project, &err);
 	if (r < 0)
 		incomplete(pipeline, teller, &err);

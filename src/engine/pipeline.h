@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "engine/pass.h"
 #include "engine/session_place.h"
+#include "engine/what_if_finding.h"
 #include "sink/project.h"
 #include "trace/pack.h"
 #include "trace/sampler.h"
@@ -34,6 +35,7 @@ struct pipeline {
 	char raw_file[PIPELINE_FILE_MAX], part_file[PIPELINE_FILE_MAX];
 	char root[64]; /* where the process sees its files */
 	bool live;
+	bool ending; /* the packed trace is whole */
 	bool finished;
 	bool empty;	       /* nothing was ever recorded: no files were made of it */
 	bool settings_written; /* settings and log are in the project directory */
@@ -62,10 +64,14 @@ struct pipeline {
 	uint64_t oom_settled_ns;
 	size_t ooms_said, ooms_written;
 	struct forecast_watch forecast;
+	struct what_if_asker what_if;
 	/* How often pipeline_complete() was called, and what there was the last time. */
 	uint32_t completions;
 	uint64_t complete_rows, complete_events;
 };
+
+/* Lets a report of it say what other settings would have done; its trace must be whole. */
+void pipeline_what_if(struct pipeline *pipeline, struct report *report);
 
 /*
  * `name` is that of the raw file in the session's directory; it may be missing when only a packed part is left (it is then found

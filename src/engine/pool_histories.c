@@ -51,6 +51,7 @@ static uint64_t private_pool(uint32_t first, uint32_t second)
 static int add(struct pool_recorder *pool, const struct replay *replay, struct history_event event)
 {
 	event.step = replay_open_step(replay, 0);
+	event.time_ns = run_wall_ns(replay_run(replay), replay_totals(replay)->last_ns);
 	return pool_history_add(&pool->history, &event);
 }
 
@@ -377,4 +378,17 @@ int pool_histories_end(struct pool_histories *all, struct replay *replay)
 		status = name_sites(h, replay);
 	}
 	return status;
+}
+
+const struct pool_history *pool_histories_of(const struct pool_histories *all, uint32_t device)
+{
+	for (size_t i = 0; i < all->count; i++) {
+		const struct pool_recorder *pool = &all->pools[i];
+
+		if (pool->history.device == device)
+			return pool->untold || pool->history.npu || pool->history.event_count == 0
+				       ? NULL
+				       : &pool->history;
+	}
+	return NULL;
 }

@@ -27,6 +27,9 @@ struct pool_histories {
 int pool_histories_take(void *arg, struct replay *replay, const struct trace_event *event);
 /* After the last event: what only the end tells. 0 or -ENOMEM. */
 int pool_histories_end(struct pool_histories *histories, struct replay *replay);
+/* The one on a device that can be played; NULL: none. */
+const struct pool_history *pool_histories_of(const struct pool_histories *histories,
+					     uint32_t device);
 void pool_histories_fini(struct pool_histories *histories);
 
 #endif

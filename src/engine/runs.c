@@ -27,6 +27,7 @@ void runs_fini(struct runs *runs)
 			process_unwatch(&runs->items[i]->process);
 			pipeline_close(&runs->items[i]->pipeline);
 		}
+		host_family_fini(&runs->items[i]->host);
 		free(runs->items[i]);
 	}
 	for (i = 0; i < runs->refused_count; i++)

@@ -6,6 +6,7 @@
 #ifndef MSCOPE_ENGINE_RUNS_H
 #define MSCOPE_ENGINE_RUNS_H
 
+#include "engine/host_memory.h"
 #include "engine/pipeline.h"
 #include "engine/traced_process.h"
 #include "engine/session_place.h"
@@ -45,8 +46,9 @@ struct runs_result {
 struct session_run {
 	struct pipeline pipeline;
 	struct process process;
-	char name[300];	  /* of the raw file */
-	uint32_t request; /* that waits for an answer, 0: none */
+	char name[300];		 /* of the raw file */
+	struct host_family host; /* memory of the host */
+	uint32_t request;	 /* that waits for an answer, 0: none */
 	uint32_t request_kind;
 	bool done;
 	bool sampled;	  /* it has the figures that it began with */

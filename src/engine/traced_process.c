@@ -19,13 +19,6 @@
 
 static uint32_t pidfds; /* that are open */
 
-struct stat_line {
-	char state;
-	uint32_t flags;
-	uint32_t threads;
-	uint64_t start_ticks;
-};
-
 /* What the file system says about a process that it does not show: hidepid hides also what lives. */
 static enum process_life life_of_number(uint32_t pid)
 {
@@ -55,10 +48,10 @@ static enum process_life read_file(uint32_t pid, const char *name, char *out, si
 	return PROCESS_ALIVE;
 }
 
-static enum process_life read_stat(uint32_t pid, struct stat_line *out)
+static enum process_life read_stat(uint32_t pid, struct process_stat *out)
 {
 	enum process_life life;
-	char buffer[1024], *at;
+	char buffer[1024], *at, *name;
 	int field;
 
 	life = read_file(pid, "stat", buffer, sizeof(buffer));
@@ -68,9 +61,15 @@ static enum process_life read_stat(uint32_t pid, struct stat_line *out)
 	at = strrchr(buffer, ')');
 	if (at == NULL || at[1] != ' ')
 		return PROCESS_UNKNOWN;
-	*out = (struct stat_line){.state = at[2]};
+	*out = (struct process_stat){.state = at[2]};
+	name = strchr(buffer, '(');
+	if (name != NULL && name < at)
+		(void)snprintf(out->name, sizeof(out->name), "%.*s", (int)(at - name - 1),
+			       name + 1);
 	for (field = 3, at++; field < 22 && at != NULL; field++) {
 		at = strchr(at + 1, ' ');
+		if (at != NULL && field == 3)
+			out->parent = (uint32_t)strtoul(at, NULL, 10);
 		if (at != NULL && field == 8)
 			out->flags = (uint32_t)strtoul(at, NULL, 10);
 		if (at != NULL && field == 19)
@@ -82,22 +81,27 @@ static enum process_life read_stat(uint32_t pid, struct stat_line *out)
 	return PROCESS_ALIVE;
 }
 
+bool process_stat(uint32_t pid, struct process_stat *out)
+{
+	return read_stat(pid, out) == PROCESS_ALIVE;
+}
+
 char process_state(uint32_t pid)
 {
-	struct stat_line line;
+	struct process_stat line;
 
 	return read_stat(pid, &line) == PROCESS_ALIVE ? line.state : 0;
 }
 
 /* A process whose first thread has ended looks like a dead one, but for its other threads. */
-static bool has_ended(const struct stat_line *line)
+static bool has_ended(const struct process_stat *line)
 {
 	return (line->state == 'Z' || line->state == 'X') && line->threads <= 1;
 }
 
 static enum process_life life_in_proc(const struct process *process)
 {
-	struct stat_line line;
+	struct process_stat line;
 	enum process_life life;
 
 	errno = 0;
@@ -119,8 +123,7 @@ static bool read_namespace(const char *path, char out[64])
 	return length > 0;
 }
 
-/* The number of a process in its own namespace: the last one behind "NSpid:". 0 when unknown. */
-static uint32_t inner_pid(uint32_t pid)
+uint32_t process_inner_pid(uint32_t pid)
 {
 	char buffer[4096], *at, *end;
 
@@ -138,7 +141,7 @@ static uint32_t inner_pid(uint32_t pid)
 
 /* Whether the process with this number of ours is the one that the trace tells of. */
 static bool is_meant(uint32_t pid, const struct trace_header *header, const char *namespace,
-		     struct stat_line *out_line)
+		     struct process_stat *out_line)
 {
 	char path[64], theirs[64];
 	bool readable;
@@ -150,7 +153,7 @@ static bool is_meant(uint32_t pid, const struct trace_header *header, const char
 	/* Where /proc was not its own, it could not read its start time. The link then has to tell. */
 	if (!readable && header->start_ticks == 0)
 		return false;
-	return inner_pid(pid) == header->pid && read_stat(pid, out_line) == PROCESS_ALIVE &&
+	return process_inner_pid(pid) == header->pid && read_stat(pid, out_line) == PROCESS_ALIVE &&
 	       (header->start_ticks == 0 || header->start_ticks == out_line->start_ticks);
 }
 
@@ -160,7 +163,7 @@ static void find_foreign(struct process *process, const struct trace_header *hea
 {
 	DIR *dir = opendir("/proc");
 	const struct dirent *entry;
-	struct stat_line line;
+	struct process_stat line;
 
 	while (dir != NULL && process->pid == 0 && (entry = readdir(dir)) != NULL) {
 		uint32_t pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
@@ -194,7 +197,7 @@ static void hold(struct process *process)
  */
 static bool looks_reused(const struct trace_header *header)
 {
-	struct stat_line line;
+	struct process_stat line;
 
 	return (header->compatible & TRACE_FEATURE_LOCKED) != 0 &&
 	       read_stat(header->pid, &line) == PROCESS_ALIVE &&
@@ -219,7 +222,7 @@ void process_watch(struct process *process, const struct trace_header *header,
 
 bool process_watch_pid(struct process *process, uint32_t pid)
 {
-	struct stat_line line;
+	struct process_stat line;
 
 	*process = (struct process){.pid = pid, .pidfd = -1};
 	if (read_stat(pid, &line) != PROCESS_ALIVE || has_ended(&line))
@@ -244,7 +247,7 @@ enum process_life process_life(const struct process *process)
 
 bool process_ends_soon(const struct process *process)
 {
-	struct stat_line line;
+	struct process_stat line;
 	int tries;
 
 	for (tries = 0; tries < 200 && process_life(process) == PROCESS_ALIVE; tries++) {
@@ -256,16 +259,25 @@ bool process_ends_soon(const struct process *process)
 	return process_life(process) == PROCESS_GONE;
 }
 
-uint64_t process_resident_bytes(const struct process *process)
+uint64_t process_resident_bytes(uint32_t pid)
 {
 	char buffer[256], *end;
 
-	if (process->pid == 0 ||
-	    read_file(process->pid, "statm", buffer, sizeof(buffer)) != PROCESS_ALIVE)
+	if (pid == 0 || read_file(pid, "statm", buffer, sizeof(buffer)) != PROCESS_ALIVE)
 		return UINT64_MAX;
 	/* Pages in all, then pages resident. */
 	(void)strtoull(buffer, &end, 10);
 	return strtoull(end, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t process_share_bytes(uint32_t pid)
+{
+	char buffer[1024], *at;
+
+	if (pid == 0 || read_file(pid, "smaps_rollup", buffer, sizeof(buffer)) != PROCESS_ALIVE)
+		return UINT64_MAX;
+	at = strstr(buffer, "\nPss:");
+	return at == NULL ? UINT64_MAX : strtoull(at + strlen("\nPss:"), NULL, 10) * 1024;
 }
 
 void process_unwatch(struct process *process)

@@ -4,53 +4,40 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "engine/input.h"
 #include "engine/pool_histories.h"
+#include "import/torch_history.h"
+#include "import/torch_snapshot.h"
 #include "twin/what_if.h"
 
-#define EVENTS_MOST 1000000u /* of the pool; played in some ten seconds at most */
-#define TOO_LONG    "This run is too long for the page: msmemscope whatif plays it."
-#define NOT_RECORDED                                                                               \
-	"There is no trace with requested sizes; msmemscope whatif also plays snapshots."
-#define WAITED "Frees waited for other streams: msmemscope whatif has ranges."
+#define EVENTS_MOST  1000000u /* of the pool; played in some ten seconds at most */
+#define TOO_LONG     "This run is too long for the page: msmemscope whatif plays it."
+#define NOT_RECORDED "This recording has no requested sizes, which a replay needs."
+#define WAITED	     "Frees waited for other streams: msmemscope whatif has ranges."
 
-/* What was asked of the pool of one device, and when. */
+/* What was asked of the pool of one device. */
 struct asked {
-	struct pool_histories histories;
-	const struct run *run;
+	struct pool_histories traced; /* of a trace */
+	struct pool_history *read;    /* of a snapshot */
+	size_t read_count;
 	uint32_t device;
-	uint64_t *times; /* since the epoch */
-	size_t count, room;
 };
 
-static struct pool_history *history_of(struct asked *asked)
+static const struct pool_history *history_of(const struct asked *asked)
 {
-	size_t i;
-
-	for (i = 0; i < asked->histories.count; i++) {
-		struct pool_recorder *pool = &asked->histories.pools[i];
-
-		if (pool->history.device == asked->device)
-			return pool->untold || pool->history.npu ? NULL : &pool->history;
-	}
-	return NULL;
+	for (size_t i = 0; i < asked->read_count; i++)
+		if (asked->read[i].device == asked->device)
+			return &asked->read[i];
+	return pool_histories_of(&asked->traced, asked->device);
 }
 
 static int take(void *arg, struct replay *replay, const struct trace_event *event)
 {
 	struct asked *asked = arg;
-	int r = pool_histories_take(&asked->histories, replay, event);
+	int r = pool_histories_take(&asked->traced, replay, event);
 	const struct pool_history *history = r == 0 ? history_of(asked) : NULL;
 
-	if (history == NULL || history->event_count == asked->count)
-		return r;
-	if (history->event_count > EVENTS_MOST)
-		return -E2BIG;
-	r = array_reserve(&asked->times, &asked->room, history->event_count, sizeof(*asked->times));
-	while (r == 0 && asked->count < history->event_count)
-		asked->times[asked->count++] = run_wall_ns(asked->run, event->time_ns);
-	return r;
+	return history != NULL && history->event_count > EVENTS_MOST ? -E2BIG : r;
 }
 
 /* Reads a trace for what was asked of the pool. 0 or a negative code. */
@@ -67,12 +54,11 @@ static int read_trace(const char *word, struct asked *asked)
 		r = -ENOENT;
 	if (r == 0) {
 		setup.run = input.run;
-		asked->run = input.run;
 		r = pass_open(&pass, &setup, &ignored);
 		if (r == 0)
 			r = pass_all(&pass, &ignored);
 		if (r == 0)
-			r = pool_histories_end(&asked->histories, pass.replay);
+			r = pool_histories_end(&asked->traced, pass.replay);
 		pass_close(&pass);
 	}
 	elf_cache_fini(&elves);
@@ -81,7 +67,7 @@ static int read_trace(const char *word, struct asked *asked)
 }
 
 /* The most of each part of the span; one without an event has what was reserved before it. */
-static void say_curve(const struct asked *asked, const uint64_t *reserved,
+static void say_curve(const struct pool_history *history, const uint64_t *reserved,
 		      const struct what_if_span *span, struct json *json)
 {
 	uint64_t length = span->to_ns - span->from_ns, now = 0;
@@ -94,7 +80,8 @@ static void say_curve(const struct asked *asked, const uint64_t *reserved,
 			span->from_ns + (uint64_t)((__uint128_t)length * (i + 1) / span->width);
 		uint64_t most = now;
 
-		for (; next < asked->count && (asked->times[next] < end || i + 1 == span->width);
+		for (; next < history->event_count &&
+		       (history->events[next].time_ns < end || i + 1 == span->width);
 		     next++) {
 			now = reserved[next];
 			most = now > most ? now : most;
@@ -104,10 +91,9 @@ static void say_curve(const struct asked *asked, const uint64_t *reserved,
 	json_end(json);
 }
 
-static int say_settings(const struct asked *asked, const struct what_if *w,
-			const struct what_if_span *span, struct json *json)
+static int say_settings(const struct what_if *w, const struct what_if_span *span, struct json *json)
 {
-	uint64_t *reserved = malloc((asked->count + 1) * sizeof(*reserved));
+	uint64_t *reserved = malloc((w->history->event_count + 1) * sizeof(*reserved));
 	struct mscope_error ignored = {0};
 	int r = reserved == NULL ? -ENOMEM : 0;
 	size_t i;
@@ -127,7 +113,7 @@ static int say_settings(const struct asked *asked, const struct what_if *w,
 		json_object(json, NULL);
 		json_string(json, "set", setting->text);
 		json_u64(json, "reserved_peak", setting->reserved_peak);
-		say_curve(asked, reserved, span, json);
+		say_curve(w->history, reserved, span, json);
 		json_end(json);
 	}
 	json_end(json);
@@ -143,10 +129,14 @@ void what_if_curves(const char *word, uint32_t device, const struct what_if_span
 	struct mscope_error err = {0};
 	const struct pool_history *history;
 	struct what_if w = {0};
-	int r = read_trace(word, &asked);
+	int r = snapshot_probe(word)
+			? torch_history_read(word, &asked.read, &asked.read_count, &err)
+			: read_trace(word, &asked);
 
 	history = r == 0 ? history_of(&asked) : NULL;
-	if (history == NULL || history->event_count == 0) {
+	if (r == 0 && history != NULL && history->event_count > EVENTS_MOST)
+		r = -E2BIG;
+	if (r == -E2BIG || history == NULL || history->event_count == 0) {
 		json_string(json, "refusal", r == -E2BIG ? TOO_LONG : NOT_RECORDED);
 	} else if (what_if_answer(&w, history, &choice, &err) != 0) {
 		json_string(json, "refusal", err.message);
@@ -154,9 +144,11 @@ void what_if_curves(const char *word, uint32_t device, const struct what_if_span
 		json_string(json, "refusal", w.refusal[0] != '\0' ? w.refusal : WAITED);
 	} else {
 		json_string(json, "set", history->settings);
-		(void)say_settings(&asked, &w, span, json); /* no memory: fewer of them */
+		(void)say_settings(&w, span, json); /* no memory: fewer of them */
 	}
 	what_if_fini(&w);
-	pool_histories_fini(&asked.histories);
-	free(asked.times);
+	pool_histories_fini(&asked.traced);
+	for (size_t i = 0; i < asked.read_count; i++)
+		pool_history_fini(&asked.read[i]);
+	free(asked.read);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch's pool would reserve over time under other settings of its allocator: a trace is read for what was asked of the pool, and
- * the twin plays it. A curve has the most of each part of a span, as the line of what was reserved has.
+ * What PyTorch's pool would reserve over time under other settings of its allocator: a trace or a memory snapshot of PyTorch is read
+ * for what was asked of the pool, and the twin plays it. A curve has the most of each part of a span, as the line of what was reserved has.
  */
 #ifndef MSCOPE_ENGINE_WHAT_IF_CURVES_H
 #define MSCOPE_ENGINE_WHAT_IF_CURVES_H

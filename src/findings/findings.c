@@ -19,6 +19,7 @@ enum field_type {
 	FIELD_tenths,
 	FIELD_parts,
 	FIELD_pool,
+	FIELD_some_pool,
 	FIELD_device,
 	FIELD_text,
 	FIELD_verdict,
@@ -27,7 +28,7 @@ enum field_type {
 	FIELD_why,
 	FIELD_cause,
 	FIELD_frames,
-	FIELD_sentence,
+	FIELD_said,
 	FIELD_list,
 	FIELD_one,
 };
@@ -38,14 +39,36 @@ struct field {
 	size_t offset;
 	enum finding_kind kind; /* of a list */
 	size_t most;		/* of a list; 0: as many as of the list it is in */
+	void (*says)(const struct findings *found, const void *finding, struct strbuf *out);
 };
 
+/* Sentences, which take their own kind, as functions of any kind. */
+#define FIELD(type, name, meaning)
+#define LIST(of, name, most, meaning)
+#define ONE(of, name, meaning)
+#define SENTENCE(name, says)                                                                       \
+	static void say_##says(const struct findings *found, const void *finding,                  \
+			       struct strbuf *out)                                                 \
+	{                                                                                          \
+		says(found, finding, out);                                                         \
+	}
+#define HIDDEN(type, name, meaning)
+#define FINDING(name, fields, meaning) fields
+#include "findings/findings.def"
+#undef FINDING
+#undef FIELD
+#undef LIST
+#undef ONE
+#undef SENTENCE
+#undef HIDDEN
+
 /* One table of fields a kind; a macro that takes fields cannot know their kind, so each kind's struct has an alias. */
-#define FIELD(type, name, meaning) {#name, FIELD_##type, offsetof(struct_here, name), 0, 0},
+#define FIELD(type, name, meaning) {#name, FIELD_##type, offsetof(struct_here, name), 0, 0, NULL},
 #define LIST(of, name, most, meaning)                                                              \
-	{#name, FIELD_list, offsetof(struct_here, name), FINDING_##of, most},
-#define ONE(of, name, meaning) {#name, FIELD_one, offsetof(struct_here, name), FINDING_##of, 1},
-#define SENTENCE()	       {"sentence", FIELD_sentence, 0, 0, 0},
+	{#name, FIELD_list, offsetof(struct_here, name), FINDING_##of, most, NULL},
+#define ONE(of, name, meaning)                                                                     \
+	{#name, FIELD_one, offsetof(struct_here, name), FINDING_##of, 1, NULL},
+#define SENTENCE(name, says) {#name, FIELD_said, 0, 0, 0, say_##says},
 #define HIDDEN(type, name, meaning)
 #define FINDING(name, fields, meaning) static const struct field *fields_##name(size_t *out_count);
 #include "findings/findings.def"
@@ -104,6 +127,15 @@ void *findings_add(struct findings *found, enum finding_kind kind)
 	return added;
 }
 
+void *findings_add_to(struct findings *found, enum finding_kind kind, struct finding_range *range)
+{
+	void *added = findings_add(found, kind);
+
+	if (added != NULL && range->count++ == 0)
+		range->first = found->lists[kind].count - 1;
+	return added;
+}
+
 /* Takes over a text from malloc(). */
 static const char *own(struct findings *found, char *text)
 {
@@ -138,18 +170,13 @@ finding_frames findings_frames(struct findings *found, struct replay *replay, ui
 
 /* ---- JSON ---- */
 
-static void json_sentence(const struct findings *found, enum finding_kind kind, const void *finding,
-			  struct json *json)
+static void json_said(const struct findings *found, const struct field *field, const void *finding,
+		      struct json *json)
 {
 	struct strbuf text = {0};
 
-	if (kind == FINDING_place)
-		place_sentence(found, finding, &text);
-	else if (kind == FINDING_keeper)
-		keeper_sentence(finding, &text);
-	else if (kind == FINDING_forecast)
-		forecast_sentence(found, finding, &text);
-	json_string(json, "sentence", strbuf_str(&text));
+	field->says(found, finding, &text);
+	json_string(json, field->name, strbuf_str(&text));
 	strbuf_fini(&text);
 }
 
@@ -177,6 +204,13 @@ static void json_one(const struct findings *found, const struct field *field,
 			     field->name, most, json);
 }
 
+static bool is_left_out(const struct field *field, const void *at)
+{
+	return (field->type == FIELD_more && *(const finding_more *)at == 0) ||
+	       (field->type == FIELD_known && *(const finding_known *)at == UINT64_MAX) ||
+	       (field->type == FIELD_some_pool && *(const finding_some_pool *)at == POOL_UNKNOWN);
+}
+
 static void json_field(const struct findings *found, const struct field *field, const void *at,
 		       struct json *json)
 {
@@ -186,15 +220,9 @@ static void json_field(const struct findings *found, const struct field *field, 
 
 	switch (field->type) {
 	case FIELD_u64:
-		json_u64(json, name, *(const finding_u64 *)at);
-		break;
 	case FIELD_more:
-		if (*(const finding_more *)at != 0)
-			json_u64(json, name, *(const finding_more *)at);
-		break;
 	case FIELD_known:
-		if (*(const finding_known *)at != UINT64_MAX)
-			json_u64(json, name, *(const finding_known *)at);
+		json_u64(json, name, *(const finding_u64 *)at);
 		break;
 	case FIELD_address:
 		strbuf_add_hex(&hex, *(const finding_address *)at, 16);
@@ -214,6 +242,7 @@ static void json_field(const struct findings *found, const struct field *field, 
 		json_f64(json, name, *(const finding_parts *)at, 4);
 		break;
 	case FIELD_pool:
+	case FIELD_some_pool:
 		json_string(json, name, pool_event_type(*(const finding_pool *)at));
 		break;
 	case FIELD_device:
@@ -245,7 +274,7 @@ static void json_field(const struct findings *found, const struct field *field, 
 				 ? "[]"
 				 : found->texts[*(const finding_frames *)at - 1]);
 		break;
-	case FIELD_sentence:
+	case FIELD_said:
 	case FIELD_list:
 	case FIELD_one:
 		break;
@@ -262,13 +291,13 @@ void finding_json(const struct findings *found, enum finding_kind kind, const vo
 	for (i = 0; i < count; i++) {
 		const void *at = (const char *)finding + fields[i].offset;
 
-		if (fields[i].type == FIELD_sentence)
-			json_sentence(found, kind, finding, json);
+		if (fields[i].type == FIELD_said)
+			json_said(found, &fields[i], finding, json);
 		else if (fields[i].type == FIELD_list)
 			json_list(found, &fields[i], at, most, json);
 		else if (fields[i].type == FIELD_one)
 			json_one(found, &fields[i], at, most, json);
-		else
+		else if (!is_left_out(&fields[i], at))
 			json_field(found, &fields[i], at, json);
 	}
 	json_end(json);

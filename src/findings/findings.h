@@ -38,6 +38,8 @@ typedef bool finding_flag;
 typedef double finding_tenths;
 typedef double finding_parts;
 typedef uint8_t finding_pool;
+typedef uint8_t finding_some_pool;
+typedef enum device_when finding_moment;
 typedef uint32_t finding_device;
 typedef uint32_t finding_stack;
 typedef uint8_t finding_vendor;
@@ -51,7 +53,7 @@ typedef enum oom_cause finding_cause;
 #define FIELD(type, name, meaning)	finding_##type name;
 #define LIST(kind, name, most, meaning) struct finding_range name;
 #define ONE(kind, name, meaning)	struct finding_range name;
-#define SENTENCE()
+#define SENTENCE(key, says)
 #define HIDDEN(type, name, meaning) finding_##type name;
 #define FINDING(name, fields, meaning)                                                             \
 	struct finding_##name {                                                                    \
@@ -89,6 +91,7 @@ struct findings_judgement {
 	uint32_t last_step;
 	uint64_t leaks, suspects, kept; /* call sites, judged one by one */
 	bool has_stacks;		/* of any that is not kept */
+	const char *not_judged;		/* why no call site was, whole lines */
 };
 
 struct findings {
@@ -98,6 +101,8 @@ struct findings {
 	struct site_names names; /* of its call sites; usable while the replay lives */
 	char **texts;		 /* that it owns */
 	size_t text_count, text_room;
+	/* Requests that were refused at first, and then succeeded. */
+	uint64_t ooms_recovered;
 	bool failed; /* there was no memory for all of it */
 };
 
@@ -117,7 +122,12 @@ void *findings_add(struct findings *found, enum finding_kind kind);
  */
 int findings_settle(struct findings *found, struct replay *replay, size_t frames);
 
+/* The same, at the end of a list of another finding that is being made. */
+void *findings_add_to(struct findings *found, enum finding_kind kind, struct finding_range *range);
+
 #define FINDINGS_ADD(found, kind) ((struct finding_##kind *)findings_add((found), FINDING_##kind))
+#define FINDINGS_ADD_TO(found, kind, range)                                                        \
+	((struct finding_##kind *)findings_add_to((found), FINDING_##kind, (range)))
 
 /* The list of a kind, and how many there are. */
 #define FINDINGS(found, kind)	    ((struct finding_##kind *)(found)->lists[FINDING_##kind].all)
@@ -142,7 +152,8 @@ void place_sentence(const struct findings *found, const struct finding_place *pl
 		    struct strbuf *out);
 
 /* "list `history` (global of train.py), 40 items, newest from step 40; each holds ..."; no newline. */
-void keeper_sentence(const struct finding_keeper *keeper, struct strbuf *out);
+void keeper_sentence(const struct findings *found, const struct finding_keeper *keeper,
+		     struct strbuf *out);
 
 /* "kept by: ..." and "cure: ..." of a call site, whole lines that start with `indent`; nothing if it is not known. */
 void keeper_lines(const struct findings *found, const struct finding_place *place,
@@ -152,15 +163,35 @@ void keeper_lines(const struct findings *found, const struct finding_place *plac
 void trend_sentence(const struct findings *found, const struct finding_trend *trend,
 		    struct strbuf *out);
 
+/* A forecast needs this many ended steps, and is left out if the device takes longer to fill. */
+#define FORECAST_STEPS_MIN   10u
+#define FORECAST_SECONDS_MAX (365.0 * 86400)
+
 /*
  * "GPU 0 will be full at step 1,900 to 2,050, in about 3 h: +41.0 MiB per step, most of it at train.py:88"; no newline. `at`: the call site
  * that grows most, with its share; NULL: unknown.
  */
 void forecast_words(const struct finding_forecast *forecast, const char *at, double share,
 		    struct strbuf *out);
-/* The same with the call site of this document. */
+/* "1,900 to 2,050": the steps in which the device may be full. */
+void forecast_steps(const struct finding_forecast *forecast, struct strbuf *out);
+/* As forecast_words(), with the call site of this document. */
 void forecast_sentence(const struct findings *found, const struct finding_forecast *forecast,
 		       struct strbuf *out);
+
+/* "With expandable_segments:True the pool would hold 7.2 GiB here, and this request fits."; no newline. */
+void what_if_sentence(const struct findings *found, const struct finding_what_if *what_if,
+		      struct strbuf *out);
+/* Each of a document with the line that sets it, whole lines. */
+void what_if_lines(const struct findings *found, struct strbuf *out);
+
+/* "RSS of 4 processes pt_data_worker (pids 11, 12, 13, 14) grows: +44.0 MiB per step, ..."; no newline. */
+void host_growth_sentence(const struct findings *found, const struct finding_host_growth *growth,
+			  struct strbuf *out);
+
+/* "Killed: the container's limit of 8.0 GiB was reached ..."; no newline. */
+void host_kill_sentence(const struct findings *found, const struct finding_host_kill *kill,
+			struct strbuf *out);
 
 /* "Not judged: 12 blocks, 1.5 MiB of the CUDA driver on GPU 0; ..."; no newline. */
 void unjudged_sentence(const struct findings *found, const struct finding_unjudged *unjudged,
@@ -192,5 +223,48 @@ void pool_words(const struct findings *found, uint8_t pool, uint32_t device, str
 
 /* "step", or "part" of a run without steps. */
 const char *step_word(const struct findings *found);
+
+/* ---- leak_text.c ---- */
+
+/* Lines of blocks that a call site has in a file. */
+#define DIRECT_LINES 100u
+
+/* Call sites and pools that were judged, whole lines; `lines` of each list, UINT32_MAX: all of a file. */
+void leaks_text(const struct findings *found, struct replay *replay, uint32_t lines,
+		uint32_t frames, struct strbuf *out);
+
+/* "Direct Pytorch Caching memory pool leak of 0.500000 Mb(s) at 0x7f90c1ac0000 in kernel_12 at step 2."; no newline. */
+void direct_line(const struct findings *found, const struct finding_place *place,
+		 const struct finding_block *block, struct strbuf *out);
+
+/* ---- oom_sentences.c ---- */
+
+/* A line without a newline: what was refused, why, and what to try. */
+void oom_headline(const struct finding_oom *oom, struct strbuf *out);
+void oom_why(const struct findings *found, const struct finding_oom *oom, struct strbuf *out);
+void oom_try(const struct findings *found, const struct finding_oom *oom, struct strbuf *out);
+
+/* A line that says so where memory was free and a limit held; else nothing. */
+void oom_limit(const struct finding_oom *oom, struct strbuf *out);
+
+/* All of them, whole lines, for report.txt and info; `brief`: the first ones. */
+void ooms_text(const struct findings *found, struct replay *replay, bool brief, uint32_t frames,
+	       struct strbuf *out);
+
+/* ---- device_sentences.c ---- */
+
+/* The moment that people ask about: when memory ran out, else when most of the largest pool was in use, else the fullest sample. */
+const struct finding_device_moment *device_asked(const struct findings *found,
+						 const struct finding_device_memory *device);
+
+/* Each GPU in a sentence, whole lines; with `all` its other moments, too. */
+void devices_text(const struct findings *found, bool all, struct strbuf *out);
+
+/* For the screen: "GPU 0 then: 1.1 of 140 GiB = PyTorch pool 340 MiB + cuBLAS 130 + context 539 + kernels 96 MiB" and a newline. */
+void device_brief(const struct findings *found, const struct finding_device_memory *device,
+		  struct strbuf *out);
+
+/* "Gap Analysis" of the original, a table for each pool. */
+void fluctuations_text(const struct findings *found, struct strbuf *out);
 
 #endif

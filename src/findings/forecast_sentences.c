@@ -26,6 +26,15 @@ static void add_time(struct strbuf *out, double seconds)
 		strbuf_addf(out, "%.0f days", seconds / 86400);
 }
 
+void forecast_steps(const struct finding_forecast *forecast, struct strbuf *out)
+{
+	strbuf_add_number(out, forecast->full_step_low);
+	if (forecast->full_step_high != forecast->full_step_low) {
+		strbuf_add_str(out, " to ");
+		strbuf_add_number(out, forecast->full_step_high);
+	}
+}
+
 void forecast_words(const struct finding_forecast *forecast, const char *at, double share,
 		    struct strbuf *out)
 {
@@ -38,11 +47,7 @@ void forecast_words(const struct finding_forecast *forecast, const char *at, dou
 								: "Device",
 			    forecast->device);
 	strbuf_add_str(out, " will be full at step ");
-	strbuf_add_number(out, forecast->full_step_low);
-	if (forecast->full_step_high != forecast->full_step_low) {
-		strbuf_add_str(out, " to ");
-		strbuf_add_number(out, forecast->full_step_high);
-	}
+	forecast_steps(forecast, out);
 	if (forecast->seconds >= 1 && forecast->seconds < YEAR_S) {
 		strbuf_add_str(out, ", in about ");
 		add_time(out, forecast->seconds);

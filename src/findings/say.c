@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "findings/say.h"
 
+#include <string.h>
+
 #include "base/vendors.h"
+#include "findings/findings.h"
 #include "replay/replay.h"
 
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -103,6 +106,31 @@ void say_part(struct strbuf *out, uint64_t part, uint64_t whole)
 	strbuf_add_size(out, whole);
 }
 
+void say_change(struct strbuf *out, uint64_t from, uint64_t to)
+{
+	struct strbuf first = {0}, second = {0};
+	const char *unit, *other;
+
+	strbuf_add_size(&first, from);
+	strbuf_add_size(&second, to);
+	unit = strrchr(strbuf_str(&first), ' ');
+	other = strrchr(strbuf_str(&second), ' ');
+	if (from == to) {
+		strbuf_add_str(out, strbuf_str(&first));
+	} else if (strcmp(strbuf_str(&first), strbuf_str(&second)) == 0) {
+		strbuf_addf(out, "%s (%c", strbuf_str(&second), to > from ? '+' : '-');
+		strbuf_add_size(out, to > from ? to - from : from - to);
+		strbuf_add_char(out, ')');
+	} else if (unit != NULL && other != NULL && strcmp(unit, other) == 0) {
+		strbuf_add(out, strbuf_str(&first), (size_t)(unit - strbuf_str(&first)));
+		strbuf_addf(out, " -> %s", strbuf_str(&second));
+	} else {
+		strbuf_addf(out, "%s -> %s", strbuf_str(&first), strbuf_str(&second));
+	}
+	strbuf_fini(&first);
+	strbuf_fini(&second);
+}
+
 static void end_unit(struct say_sum *sum)
 {
 	if (sum->pending)
@@ -191,6 +219,22 @@ void say_the_pool(struct strbuf *out, uint8_t vendor, uint8_t pool)
 		    say_pool(vendor, pool));
 }
 
+const char *pool_long_name(uint8_t pool)
+{
+	switch (pool) {
+	case POOL_pta:
+		return "Pytorch Caching memory pool";
+	case POOL_atb:
+		return "ATB memory pool";
+	case POOL_mindspore:
+		return "Mindspore memory pool";
+	case POOL_host:
+		return "CPU tensor memory";
+	default:
+		return NULL;
+	}
+}
+
 const char *say_class(uint32_t owner_class)
 {
 	switch (owner_class) {
@@ -217,6 +261,17 @@ const char *say_class(uint32_t owner_class)
 	default:
 		return NULL;
 	}
+}
+
+const char *say_class_key(uint32_t owner_class)
+{
+#define CLASS_other		   CLASS_none
+#define FIELD(type, name, meaning) [CLASS_##name] = #name,
+	static const char *const keys[OWNER_CLASSES] = {FINDING_CLASSES};
+#undef FIELD
+#undef CLASS_other
+
+	return keys[owner_class < OWNER_CLASSES ? owner_class : CLASS_none];
 }
 
 void say_classes(struct json *json, const char *key)

@@ -33,6 +33,9 @@ void say_size(struct strbuf *out, double bytes);
 /* "0.4 of 140 GiB"; a part that is too small for the unit of the whole has its own. */
 void say_part(struct strbuf *out, uint64_t part, uint64_t whole);
 
+/* "4.0 -> 5.2 MiB"; "900 KiB -> 1.2 MiB"; "4.0 MiB (+512 B)" where both read the same. */
+void say_change(struct strbuf *out, uint64_t from, uint64_t to);
+
 /*
  * Several sizes in one line: "PyTorch pool 340 MiB + cuBLAS 130 + context 539 MiB + other processes 2.0 GiB". Of sizes with the same unit
  * the first and the last say it.
@@ -58,8 +61,14 @@ const char *say_pool(uint8_t vendor, uint8_t pool);
 /* The same with its article: "the PyTorch pool", "CPU tensors". */
 void say_the_pool(struct strbuf *out, uint8_t vendor, uint8_t pool);
 
+/* The name that the original has for it, "Pytorch Caching memory pool"; NULL if the pool is not a framework's. */
+const char *pool_long_name(uint8_t pool);
+
 /* "optimizer state", of enum owner_class; NULL if it is none of a model's memory. */
 const char *say_class(uint32_t owner_class);
+
+/* Its key in JSON: "optimizer_state"; "other" if it is none. */
+const char *say_class_key(uint32_t owner_class);
 
 /* What owners start with, and what people call it: {"model@weight": "weights", ...}. */
 void say_classes(struct json *json, const char *key);

@@ -60,6 +60,19 @@ static void add_blocks(struct strbuf *out, uint64_t blocks, uint64_t bytes)
 
 /* ---- sentences ---- */
 
+/* The forecast is one of the device: the first of its leaks has it. */
+static bool is_first_of_device(const struct findings *f, const struct finding_place *p)
+{
+	const struct finding_place *places = FINDINGS(f, place);
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(f, place) && &places[i] != p; i++) {
+		if (places[i].verdict == GROWTH_LEAK && places[i].device == p->device)
+			return false;
+	}
+	return true;
+}
+
 /* Nothing beyond a year; of steps shorter than a millisecond, which are no training's, without the time. */
 bool full_words(const struct findings *f, const struct finding_place *p, struct strbuf *out)
 {
@@ -82,17 +95,48 @@ bool full_words(const struct findings *f, const struct finding_place *p, struct 
 	return true;
 }
 
+/* ", at step 1,900 to 2,050" */
+static void add_full_range(struct strbuf *out, const struct findings *f, uint32_t device)
+{
+	const struct finding_forecast *forecasts = FINDINGS(f, forecast);
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(f, forecast); i++) {
+		if (forecasts[i].device == device) {
+			strbuf_add_str(out, ", at step ");
+			forecast_steps(&forecasts[i], out);
+			return;
+		}
+	}
+}
+
 static void add_forecast(struct strbuf *out, const struct findings *f,
 			 const struct finding_place *p)
 {
 	struct strbuf when = {0};
 
-	if (full_words(f, p, &when)) {
+	if (is_first_of_device(f, p) && full_words(f, p, &when)) {
 		strbuf_add_char(out, ' ');
 		say_device(out, f->vendor, p->device);
-		strbuf_addf(out, " is %s.", strbuf_str(&when));
+		strbuf_addf(out, " is %s", strbuf_str(&when));
+		add_full_range(out, f, p->device);
+		strbuf_add_char(out, '.');
 	}
 	strbuf_fini(&when);
+}
+
+/* PyTorch gives pinned memory that was freed to the next caller without asking the driver, whose blocks are what is known. */
+static bool is_reused(const struct findings *f, const struct finding_place *p)
+{
+	size_t i;
+
+	if (p->pool != POOL_host_pinned)
+		return false;
+	for (i = 0; i < FINDINGS_COUNT(f, trend); i++) {
+		if (FINDINGS(f, trend)[i].pool == POOL_pta)
+			return true;
+	}
+	return false;
 }
 
 static void leak_sentence(const struct findings *f, const struct finding_place *p,
@@ -141,17 +185,60 @@ static void leak_sentence(const struct findings *f, const struct finding_place *
 		strbuf_add_str(out, p->young_blocks == 1 ? " is not judged yet."
 							 : " are not judged yet.");
 	}
+	if (is_reused(f, p))
+		strbuf_add_str(out,
+			       " PyTorch reuses pinned memory: these blocks were first taken here, "
+			       "and another line may keep them.");
 	add_forecast(out, f, p);
 }
 
-static void add_quiet(struct strbuf *out, const struct findings *f, const struct finding_place *p)
+/* "every fourth step" */
+static void add_every(struct strbuf *out, const struct findings *f, uint64_t every)
 {
-	strbuf_add_str(out, "It did not grow in the last ");
-	if (p->quiet == 1)
-		strbuf_add_str(out, step_word(f));
-	else
-		say_count(out, p->quiet, step_word(f));
-	strbuf_add_str(out, ": run longer to tell a leak from a cache that has filled.");
+	static const char *const ordinals[] = {"",	  "",	    "second ", "third ",
+					       "fourth ", "fifth ", "sixth ",  "seventh ",
+					       "eighth ", "ninth ", "tenth "};
+
+	if (every < MSCOPE_COUNT(ordinals)) {
+		strbuf_addf(out, "every %s%s", ordinals[every], step_word(f));
+		return;
+	}
+	strbuf_add_str(out, "every ");
+	say_count(out, every, step_word(f));
+}
+
+/* A pause says something only if it is longer than all before. */
+static bool is_quiet(const struct finding_place *p)
+{
+	return p->quiet > 0 && p->quiet >= p->pause;
+}
+
+/* What a suspect lacks. */
+static void add_missing(struct strbuf *out, const struct findings *f, const struct finding_place *p)
+{
+	bool quiet = is_quiet(p);
+
+	if (quiet) {
+		strbuf_add_str(out, "It did not grow in the last ");
+		if (p->quiet == 1)
+			strbuf_add_str(out, step_word(f));
+		else
+			say_count(out, p->quiet, step_word(f));
+	} else if (p->every != 0) {
+		strbuf_add_str(out, "It grew ");
+		add_every(out, f, p->every);
+	}
+	if (p->more_steps == 0 || quiet != p->by_quiet) {
+		strbuf_add_str(out, quiet || p->every != 0 ? ": run" : "Run");
+		strbuf_add_str(out, quiet ? " longer to tell a leak from a cache that has filled."
+					  : " longer to tell a leak from a cache that fills.");
+		return;
+	}
+	strbuf_add_str(out, quiet ? "; " : p->every != 0 ? "; " : "About ");
+	say_number(out, p->more_steps);
+	strbuf_addf(out, " more %s%s", step_word(f), p->more_steps == 1 ? "" : "s");
+	strbuf_add_str(out, quiet ? " without growth would show that it has stopped."
+				  : " would decide it.");
 }
 
 static void suspect_sentence(const struct findings *f, const struct finding_place *p,
@@ -187,14 +274,14 @@ static void suspect_sentence(const struct findings *f, const struct finding_plac
 			out,
 			"No step was marked, so a leak cannot be told from a program that starts: "
 			"mark steps.");
-	else if (f->judgement.last_step < 10)
+	else if (f->judgement.last_step < 10 && (p->more_steps == 0 || is_quiet(p)))
 		strbuf_add_str(
 			out,
 			"Too short to tell a leak from a cache that fills: run 10 steps or more.");
 	else if (p->usual_age >= 0 && p->overdue_blocks == 0)
 		strbuf_add_str(out, "All of it may still be in use: run longer to tell.");
-	else if (p->quiet > 0)
-		add_quiet(out, f, p);
+	else if (is_quiet(p) || p->more_steps > 0)
+		add_missing(out, f, p);
 	else
 		strbuf_add_str(out, "It may be a cache that fills: run longer to tell.");
 }
@@ -221,8 +308,12 @@ static void kept_sentence(const struct findings *f, const struct finding_place *
 			strbuf_addf(out, ", made in %ss %llu to %llu", step_word(f),
 				    (unsigned long long)p->first_step,
 				    (unsigned long long)p->last_step);
-		strbuf_addf(out, "; nothing in the %llu %ss since", (unsigned long long)p->quiet,
-			    step_word(f));
+		strbuf_add_str(out, "; nothing in the ");
+		if (p->quiet == 1)
+			strbuf_add_str(out, step_word(f));
+		else
+			say_count(out, p->quiet, step_word(f));
+		strbuf_add_str(out, " since");
 		if (p->bound_per_step > 0) {
 			strbuf_add_str(out, " (if it grows again, then by less than ");
 			strbuf_add_size(out, whole(p->bound_per_step) + 1);
@@ -261,10 +352,12 @@ static bool add_unnamed(const struct finding_keeper *k, struct strbuf *out)
 	return true;
 }
 
-void keeper_sentence(const struct finding_keeper *k, struct strbuf *out)
+void keeper_sentence(const struct findings *found, const struct finding_keeper *k,
+		     struct strbuf *out)
 {
 	bool one = k->items == 0;
 
+	(void)found;
 	if (add_unnamed(k, out))
 		return;
 	if (strcmp(k->kind, "graph") == 0)
@@ -294,7 +387,7 @@ void keeper_lines(const struct findings *found, const struct finding_place *plac
 		return;
 	keeper = &FINDINGS(found, keeper)[place->keepers.first];
 	strbuf_addf(out, "%skept by: ", indent);
-	keeper_sentence(keeper, out);
+	keeper_sentence(found, keeper, out);
 	strbuf_add_char(out, '\n');
 	if (keeper->cure[0] != '\0')
 		strbuf_addf(out, "%scure: %s\n", indent, keeper->cure);
@@ -415,7 +508,9 @@ static void leak_brief(const struct findings *f, const struct finding_place *p, 
 			    (unsigned long long)p->rise_steps, step_word(f));
 	} else {
 		say_count(out, p->overdue_blocks, "block");
-		strbuf_add_str(out, p->freed == 0 ? ", none freed" : "; others are freed");
+		strbuf_add_str(out, is_reused(f, p) ? ", first taken here"
+				    : p->freed == 0 ? ", none freed"
+						    : "; others are freed");
 	}
 }
 
@@ -431,7 +526,11 @@ static void suspect_brief(const struct findings *f, const struct finding_place *
 		    (unsigned long long)p->rise_steps, step_word(f));
 	if (p->usual_age >= 0 && p->overdue_blocks == 0)
 		strbuf_add_str(out, "; may be in use");
-	else if (p->quiet > 0 && f->judgement.last_step >= 10)
+	else if (p->more_steps > 0 && !is_quiet(p))
+		strbuf_addf(out, "; %llu more would decide it", (unsigned long long)p->more_steps);
+	else if (is_quiet(p) && f->judgement.last_step >= 10 && p->quiet == 1)
+		strbuf_add_str(out, ", not in the last one");
+	else if (is_quiet(p) && f->judgement.last_step >= 10)
 		strbuf_addf(out, ", not in the last %llu", (unsigned long long)p->quiet);
 }
 

@@ -220,6 +220,14 @@ static int join_place(struct findings *found, struct finding_place *to,
 	raise_to(&to->rise_steps, from->rise_steps);
 	if (from->quiet < to->quiet)
 		to->quiet = from->quiet;
+	raise_to(&to->pause, from->pause);
+	if (from->every != to->every)
+		to->every = 0;
+	/* Each of them has to be decided. */
+	to->more_steps =
+		to->more_steps == 0 || from->more_steps == 0 || to->by_quiet != from->by_quiet ? 0
+		: from->more_steps > to->more_steps ? from->more_steps
+						    : to->more_steps;
 	widen(&to->size_min, from->size_min);
 	raise_to(&to->size_max, from->size_max);
 	to->beside_pool = to->beside_pool || from->beside_pool;

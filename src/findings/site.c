@@ -303,6 +303,34 @@ static uint32_t callee(const struct stack_line *lines, uint32_t user)
 	return found;
 }
 
+/* "kv::Cache::Cache", "Buffer<...>::Buffer": every object of that class comes through it, so it says nothing of what makes this one. */
+static bool is_constructor(const struct stack_line *line)
+{
+	struct strbuf name = {0};
+	const char *text, *last, *at;
+	size_t length;
+	bool same = false;
+
+	if (line->script || line->function == NULL)
+		return false;
+	demangle_brief(line->function, &name);
+	text = strbuf_str(&name);
+	for (last = NULL, at = text; (at = strstr(at, "::")) != NULL; at += 2)
+		last = at;
+	if (last != NULL) {
+		size_t class_end = (size_t)(last - text);
+
+		length = strlen(last + 2);
+		if (class_end > 0 && text[class_end - 1] == '>')
+			class_end = strcspn(text, "<");
+		same = class_end >= length &&
+		       strncmp(text + class_end - length, last + 2, length) == 0 &&
+		       (class_end == length || text[class_end - length - 1] == ':');
+	}
+	strbuf_fini(&name);
+	return same;
+}
+
 uint64_t site_frames_shown(const struct stack_line *lines, uint32_t count)
 {
 	uint32_t user = next_user(lines, count, 0), caller;
@@ -321,7 +349,12 @@ uint64_t site_frames_shown(const struct stack_line *lines, uint32_t count)
 	}
 	caller = next_user(lines, count, user + 1);
 	shown = UINT64_C(1) << user | UINT64_C(1) << callee(lines, user);
-	return caller < count && caller < SITE_FRAMES ? shown | UINT64_C(1) << caller : shown;
+	while (caller < count && is_constructor(&lines[caller]) &&
+	       next_user(lines, count, caller + 1) < count)
+		caller = next_user(lines, count, caller + 1);
+	if (caller < count && caller < SITE_FRAMES)
+		shown |= UINT64_C(1) << caller;
+	return shown;
 }
 
 bool site_frame_tells(const struct stack_line *lines, uint32_t count, uint32_t at)

@@ -51,6 +51,31 @@ enum oom_cause {
 	OOM_CAUSES
 };
 
+/* Which moment of a device. */
+enum device_when {
+	DEVICE_FULLEST,	  /* most of the device was used, of all samples */
+	DEVICE_POOL_PEAK, /* most of its largest pool was in use */
+	DEVICE_REFUSED,	  /* memory ran out */
+};
+
+/* Parts of a device's memory, in the order in which they are shown: PART(ID, field of findings that have FINDING_PARTS). */
+#define DEVICE_PARTS                                                                               \
+	PART(POOLS, pools_bytes)                                                                   \
+	PART(OUTSIDE, outside_bytes)                                                               \
+	PART(KEPT, kept_bytes)                                                                     \
+	PART(CONTEXT, context_bytes)                                                               \
+	PART(CODE, code_bytes)                                                                     \
+	PART(GRAPH, graphs_bytes)                                                                  \
+	PART(OTHERS, other_processes_bytes)                                                        \
+	PART(UNKNOWN, unknown_bytes)
+
+enum device_part {
+#define PART(id, field) PART_##id,
+	DEVICE_PARTS
+#undef PART
+		PARTS_OF_DEVICE
+};
+
 /* "leak", "suspect" or "kept"; of a pool "grows", "may be growing" or "steady". */
 const char *verdict_word(enum growth_verdict verdict);
 const char *trend_word(enum growth_verdict verdict);

@@ -10,7 +10,7 @@
 static const char *const named[] = {"model@buffer", "model@attribute", "model@kv_cache",
 				    "model@temporary"};
 
-/* What the original writes in place of a class. */
+/* What the original writes in place of a class, of blocks of pools: in memory of the driver it is a label of the user. */
 static const struct {
 	const char *text, *class;
 } short_forms[] = {{"ops", "ops@aten"},
@@ -81,7 +81,7 @@ struct row_owner row_owner_of(const char *text, bool is_driver)
 		text = skip(text, length);
 		length = parts_length(text, 1);
 	}
-	for (i = 0; i < MSCOPE_COUNT(short_forms) && text[length] == '\0'; i++) {
+	for (i = 0; i < MSCOPE_COUNT(short_forms) && !is_cann && text[length] == '\0'; i++) {
 		if (strcmp(short_forms[i].text, text) == 0) {
 			owner.class = short_forms[i].class;
 			owner.class_length = strlen(owner.class);

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "import/pickle.h"
+#include "import/torch_snapshot.h"
 #include "trace/context.h"
 
 #define DEVICES_MAX 256u
@@ -23,6 +24,7 @@ struct reader {
 	struct pickle pickle;
 	struct map sites;	      /* hash of a call site -> its number */
 	struct pool_history *history; /* in progress */
+	uint64_t now_ns;	      /* of the entry in progress */
 };
 
 static uint64_t number_at(const struct reader *r, uint32_t value, const char *key,
@@ -233,6 +235,17 @@ static uint32_t site_of(struct reader *r, uint32_t frames_value)
 	return number;
 }
 
+/* As snapshots become traces: entries without a time lie a microsecond apart, and none is before the one before it. */
+static void take_time(struct reader *r, uint32_t value, size_t number)
+{
+	uint64_t time_us = number_at(r, value, "time_us", UINT64_MAX);
+
+	if (time_us > UINT64_MAX / 4000)
+		time_us = SNAPSHOT_FIRST_US + number;
+	if (time_us * 1000 > r->now_ns)
+		r->now_ns = time_us * 1000;
+}
+
 static int read_entry(struct reader *r, uint32_t value, const struct spans *spans)
 {
 	uint32_t action = pickle_at(&r->pickle, value, "action");
@@ -240,6 +253,7 @@ static int read_entry(struct reader *r, uint32_t value, const struct spans *span
 		.address = number_at(r, value, "addr", 0),
 		.bytes = number_at(r, value, "size", UINT64_MAX),
 		.stream = number_at(r, value, "stream", 0),
+		.time_ns = r->now_ns,
 	};
 
 	if (event.bytes > INT64_MAX || event.address > INT64_MAX)
@@ -360,8 +374,9 @@ static int take_empties(struct reader *r, const uint32_t *empties, size_t count,
 			continue;
 		if (number_at(r, empties[*next], "entry", UINT64_MAX) > entry)
 			break;
-		status = pool_history_add(r->history,
-					  &(struct history_event){.kind = HISTORY_EMPTY_CACHE});
+		status = pool_history_add(
+			r->history,
+			&(struct history_event){.kind = HISTORY_EMPTY_CACHE, .time_ns = r->now_ns});
 	}
 	return status;
 }
@@ -378,9 +393,11 @@ static int read_device(struct reader *r, uint32_t entries_list, uint32_t root)
 		&r->pickle, pickle_at(&r->pickle, settings, TORCH_KEY_EMPTY_CACHE), &empty_count);
 	int status = read_segments(r, pickle_at(&r->pickle, root, "segments"), &spans);
 
+	r->now_ns = 0;
 	read_facts(r, settings);
 	for (size_t i = 0; i < count && status == 0; i++) {
 		status = take_empties(r, empties, empty_count, &empty, i);
+		take_time(r, entries[i], i);
 		if (status == 0)
 			status = read_entry(r, entries[i], &spans);
 	}

@@ -30,9 +30,6 @@
 #define OPEN_MAX    4096u /* annotations that have begun and not ended */
 #define PROGRESS    65536u
 
-/* Times of a file that has none: a microsecond from entry to entry. */
-#define FIRST_US UINT64_C(1000000)
-
 /* One writer of the trace. */
 struct out {
 	struct builder builder;
@@ -480,7 +477,7 @@ static void put_entries(struct snapshot *s, const uint32_t *entries, size_t coun
 			dump_note_bad(reading, &place, "not an entry of a history");
 			continue;
 		}
-		now = (entry.time_us != UINT64_MAX ? entry.time_us : FIRST_US + i) * 1000;
+		now = (entry.time_us != UINT64_MAX ? entry.time_us : SNAPSHOT_FIRST_US + i) * 1000;
 		if (now > d->now_ns)
 			d->now_ns = now;
 		d->out.builder.time_ns = d->now_ns;
@@ -787,7 +784,7 @@ static uint64_t first_time(struct snapshot *s)
 		if (time_us < first)
 			first = time_us;
 	}
-	return first > UINT64_MAX / 4000 ? FIRST_US : first;
+	return first > UINT64_MAX / 4000 ? SNAPSHOT_FIRST_US : first;
 }
 
 /* torch_npu writes the same files; its own code is in the stacks, or its name in the settings. */

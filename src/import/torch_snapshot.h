@@ -9,6 +9,9 @@
 
 #include "import/import.h"
 
+/* Times of a file that has none: a microsecond from entry to entry. */
+#define SNAPSHOT_FIRST_US UINT64_C(1000000)
+
 /* Whether a file begins as a pickle. */
 bool snapshot_probe(const char *path);
 

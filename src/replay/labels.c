@@ -327,6 +327,11 @@ const char *replay_owner_shown(const struct replay *replay, uint32_t owner)
 		       : "";
 }
 
+bool replay_has_layers(const struct replay *replay)
+{
+	return replay->labels.owners.layered.count > 0;
+}
+
 const char *replay_owner_layer(const struct replay *replay, uint32_t owner)
 {
 	return owners_layer(&replay->labels.owners, owner);

@@ -311,6 +311,7 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 				    .flag = refused.flag,
 				    .stack = stack,
 				    .step = steps_current(&replay->steps),
+				    .seen_step = steps_in_progress(&replay->steps),
 				    .tid = event->tid,
 				    .writer = event->writer};
 		oom->before = figures_at(replay, pool == NULL ? usage : pool,

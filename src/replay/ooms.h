@@ -35,7 +35,8 @@ struct oom {
 	uint64_t given_back_bytes; /* driver's memory that the thread gave back between tries */
 	uint32_t tries;		   /* refusals */
 	uint32_t stack;		   /* of the first refusal */
-	uint32_t step;		   /* the step in progress; 0 if none */
+	uint32_t step;		   /* the step in progress that the program marked; 0 if none */
+	uint32_t seen_step;	   /* as analyses see it: also one that an optimizer ends */
 	uint32_t tid, writer;
 	bool told;	/* its rows are out; it is kept to recognise another try */
 	bool ended;	/* it will not be tried again, as far as is known */

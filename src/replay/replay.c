@@ -142,6 +142,23 @@ static MSCOPE_COLD int begin_run(struct replay *replay, const struct trace_event
 	return steps_begin_run(replay);
 }
 
+/* Figures that the engine asks for, of a process that may have recorded nothing yet. */
+static bool is_sample(uint32_t type)
+{
+	return type == EVENT_usage_sample || type == EVENT_usage_others ||
+	       type == EVENT_host_process || type == EVENT_host_limit;
+}
+
+uint64_t replay_samples(const struct replay_totals *totals)
+{
+	uint64_t samples = 0;
+	uint32_t type;
+
+	for (type = 0; type < MSCOPE_COUNT(totals->events_by_type); type++)
+		samples += is_sample(type) ? totals->events_by_type[type] : 0;
+	return samples;
+}
+
 /* What a program asks for counts in windows and outside of them. */
 static bool is_asked_for(uint32_t type)
 {
@@ -165,8 +182,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		if (event->time_ns > replay->totals.last_ns)
 			replay->totals.last_ns = event->time_ns;
 	}
-	if (MSCOPE_UNLIKELY(!replay->running) && event->type != EVENT_usage_sample &&
-	    event->type != EVENT_usage_others && begin_run(replay, event) < 0)
+	if (MSCOPE_UNLIKELY(!replay->running) && !is_sample(event->type) &&
+	    begin_run(replay, event) < 0)
 		return -ENOMEM;
 	if (MSCOPE_UNLIKELY(replay->ooms.count != 0)) {
 		int r = ooms_before_event(replay, event);

@@ -312,6 +312,8 @@ struct replay_observer {
 	void (*step)(void *arg, struct replay *replay, uint32_t step, bool begins);
 	/* New figures of the driver about a device came. */
 	void (*sample)(void *arg, struct replay *replay, const struct driver_usage *driver);
+	/* New figures came of a process that this one started, or of limits on the host. */
+	void (*host)(void *arg, struct replay *replay, const struct trace_event *event);
 	void (*block)(void *arg, struct replay *replay, enum block_change change,
 		      const struct block *block, const struct usage *usage, uint32_t owner);
 	/* Steps told so far were automatic, and the program has marked one now: they have never been. */
@@ -358,6 +360,9 @@ void replay_learn_inefficient(struct replay *replay, const struct block *block, 
 
 const struct run *replay_run(const struct replay *replay);
 const struct replay_totals *replay_totals(const struct replay *replay);
+
+/* Of the events those that are figures that the engine asked for. */
+uint64_t replay_samples(const struct replay_totals *totals);
 
 /* Kernels of GPUs whose launch was recorded, and not when they ran; launches into a graph count too. */
 uint64_t replay_kernels_untimed(const struct replay *replay);
@@ -502,6 +507,9 @@ const char *replay_owner_text(const struct replay *replay, uint32_t owner);
 
 /* The same where people read it: "" unless owners are asked for or the user labelled the block. */
 const char *replay_owner_shown(const struct replay *replay, uint32_t owner);
+
+/* Whether the layer of any block is known. */
+bool replay_has_layers(const struct replay *replay);
 
 /* Which part of a model the memory of block.owner is (replay/owners.h), "" if unknown. */
 const char *replay_owner_layer(const struct replay *replay, uint32_t owner);

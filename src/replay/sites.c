@@ -174,6 +174,14 @@ static void find_native_origins(struct sites *sites, size_t first, size_t end)
 	}
 }
 
+/* The code of `python -c` that only calls the standard library: how multiprocessing starts a process. */
+static bool is_bootstrap(const struct stack_line *lines, size_t first, size_t at)
+{
+	return at > first && strcmp(lines[at].file, "<string>") == 0 &&
+	       strcmp(lines[at].function, "<module>") == 0 && lines[at - 1].script &&
+	       lines[at - 1].origin == ORIGIN_STANDARD;
+}
+
 /* Those of Python, once their texts stay where they are. */
 static void settle_texts(struct sites *sites, size_t first, size_t end)
 {
@@ -188,6 +196,8 @@ static void settle_texts(struct sites *sites, size_t first, size_t end)
 		line->script = !origin_is_native(line->function, line->file);
 		line->origin = line->script ? origin_of_script(line->file) : ORIGIN_UNKNOWN;
 		natives |= !line->script;
+		if (is_bootstrap(sites->lines, first, i))
+			line->origin = ORIGIN_STANDARD;
 	}
 	if (natives)
 		find_native_origins(sites, first, end);

@@ -50,6 +50,12 @@ static inline uint32_t steps_current(const struct steps *steps)
 	return steps->open_count == 0 ? 0 : steps->open[steps->open_count - 1].step;
 }
 
+/* The step in progress as analyses see it; 0 if none. */
+static inline uint32_t steps_in_progress(const struct steps *steps)
+{
+	return steps->automatic ? steps->automatic_open : steps_current(steps);
+}
+
 /* The latest step that began, announced or not, as analyses see it; 0 if none. */
 static inline uint32_t steps_latest(const struct steps *steps)
 {

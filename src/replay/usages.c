@@ -290,6 +290,19 @@ int usages_take_usage_sample(struct replay *replay, const struct trace_event *ev
 	return 0;
 }
 
+int usages_take_host(struct replay *replay, const struct trace_event *event)
+{
+	struct event_host_process process = {.share_bytes = UINT64_MAX};
+
+	if (event->type == EVENT_host_process)
+		event_host_process_decode(event->words, &process);
+	/* Behind stop() nothing counts, but what stop() asked for. */
+	if (replay->observer->host != NULL &&
+	    (replay->ending.kind != END_STOP || process.share_bytes != UINT64_MAX))
+		replay->observer->host(replay->observer_arg, replay, event);
+	return 0;
+}
+
 int usages_take_usage_others(struct replay *replay, const struct trace_event *event)
 {
 	struct event_usage_others others;

@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include "analysis/segments.h"
+#include "findings/say.h"
 #include "findings/site.h"
 #include "base/io.h"
 #include "base/shown.h"
 #include "dump/csv_text.h"
 #include "sink/report.h"
+#include "sink/screen.h"
+#include "sink/screen_names.h"
 #include "sink/sink.h"
 
 #define FLUSH_BYTES (256u << 10)
@@ -233,7 +236,8 @@ uint64_t comparison_size(const struct differences *differences)
 
 /* ---- text ---- */
 
-#define WIDTH 100
+#define WIDTH	      100
+#define OWNER_COLUMNS 24 /* of whose memory a call site has */
 
 /* A name as a terminal may see it. */
 static void add_name(struct strbuf *out, const char *name)
@@ -274,17 +278,26 @@ static void add_bytes(struct strbuf *out, int64_t bytes, bool sign, int width)
 	strbuf_fini(&text);
 }
 
-static void pool_name(const struct difference_pool *pool, struct strbuf *out)
+static uint8_t vendor_of(const struct compare *compare)
 {
-	char device[16];
+	const struct replay *replay = compare->sides[compare->sides[0].replay == NULL].replay;
 
-	project_device_text(pool->device, device);
-	strbuf_addf(out, "%s on %s%s", pool_event_type(pool->pool),
-		    pool->device == DEVICE_HOST || pool->device == DEVICE_UNKNOWN ? "" : "device ",
-		    device);
+	return replay == NULL ? VENDOR_CPU : replay_vendor(replay);
 }
 
-static void text_pools(const struct differences *differences, struct strbuf *out)
+/* "CPU tensors", "PyTorch pool on GPU 0". */
+static void pool_name(const struct compare *compare, const struct difference_pool *pool,
+		      struct strbuf *out)
+{
+	strbuf_add_str(out, say_pool(vendor_of(compare), pool->pool));
+	if (pool->device == DEVICE_HOST || pool->device == DEVICE_UNKNOWN)
+		return;
+	strbuf_add_str(out, " on ");
+	say_device(out, vendor_of(compare), pool->device);
+}
+
+static void text_pools(const struct compare *compare, const struct differences *differences,
+		       struct strbuf *out)
 {
 	const struct difference_pool **ranked = rank_pools(differences);
 	size_t i;
@@ -293,19 +306,19 @@ static void text_pools(const struct differences *differences, struct strbuf *out
 		out->failed = true;
 		return;
 	}
-	strbuf_addf(out, "%-22s%13s%12s%13s%14s%12s%13s\n", "", "peak: base", "compare",
+	strbuf_addf(out, "%-29s%11s%11s%11s%12s%11s%11s\n", "", "peak: base", "compare",
 		    "difference", "end: base", "compare", "difference");
 	for (i = 0; i < differences->pool_count && i < COMPARISON_POOLS; i++) {
 		struct strbuf name = {0};
 
-		pool_name(ranked[i], &name);
-		strbuf_addf(out, "%-22s", strbuf_str(&name));
-		add_bytes(out, ranked[i]->peak[0], false, 13);
-		add_bytes(out, ranked[i]->peak[1], false, 12);
-		add_bytes(out, difference_of(ranked[i]->peak), true, 13);
-		add_bytes(out, ranked[i]->end[0], false, 14);
-		add_bytes(out, ranked[i]->end[1], false, 12);
-		add_bytes(out, difference_of(ranked[i]->end), true, 13);
+		pool_name(compare, ranked[i], &name);
+		strbuf_addf(out, "%-29s", strbuf_str(&name));
+		add_bytes(out, ranked[i]->peak[0], false, 11);
+		add_bytes(out, ranked[i]->peak[1], false, 11);
+		add_bytes(out, difference_of(ranked[i]->peak), true, 11);
+		add_bytes(out, ranked[i]->end[0], false, 12);
+		add_bytes(out, ranked[i]->end[1], false, 11);
+		add_bytes(out, difference_of(ranked[i]->end), true, 11);
 		strbuf_add_char(out, '\n');
 		strbuf_fini(&name);
 	}
@@ -314,7 +327,8 @@ static void text_pools(const struct differences *differences, struct strbuf *out
 	free(ranked);
 }
 
-void comparison_line(const struct differences *differences, struct strbuf *out)
+void comparison_line(const struct compare *compare, const struct differences *differences,
+		     struct strbuf *out)
 {
 	const struct difference_pool **ranked = rank_pools(differences);
 
@@ -323,7 +337,7 @@ void comparison_line(const struct differences *differences, struct strbuf *out)
 	} else if (differences->pool_count == 0) {
 		strbuf_add_str(out, "no memory in either run");
 	} else {
-		pool_name(ranked[0], out);
+		pool_name(compare, ranked[0], out);
 		strbuf_add_str(out, ": peak ");
 		add_bytes(out, ranked[0]->peak[0], false, 0);
 		strbuf_add_str(out, " and ");
@@ -332,7 +346,7 @@ void comparison_line(const struct differences *differences, struct strbuf *out)
 		add_bytes(out, difference_of(ranked[0]->peak), true, 0);
 		strbuf_add_str(out, "), end ");
 		add_bytes(out, difference_of(ranked[0]->end), true, 0);
-		strbuf_addf(out, "; %zu places and %zu kinds of calls differ",
+		strbuf_addf(out, "; %zu call sites and %zu kinds of calls differ",
 			    differences->differing_places, differences->call_count);
 	}
 	free(ranked);
@@ -382,55 +396,133 @@ static void add_moment(const struct difference_pool *pool, struct strbuf *out)
 	strbuf_add_char(out, ')');
 }
 
-static void text_places(const struct compare *compare, const struct differences *differences,
-			bool colour, struct strbuf *out)
+/* Names of the places that are shown, which a shortened one has to differ from. */
+static size_t names_shown(const struct differences *differences, size_t shown, const char **out)
 {
 	size_t i;
 
+	for (i = 0; i < shown && i < differences->differing_places; i++)
+		out[i] = difference_text(differences, differences->places[i].name);
+	return i;
+}
+
+/* "train.py:17 -> Adam.step  (optimizer state)", in what a line has left; the operator where there is room. */
+static void add_place_name(const struct compare *compare, const struct differences *differences,
+			   const struct difference_place *place, size_t columns, struct strbuf *out)
+{
+	const struct difference_pool *pool = &differences->pools[place->pool];
+	const char *owner = difference_text(differences, place->owner);
+	const char *class = say_class((uint32_t)place->class);
+	const char *names[COMPARISON_PLACES];
+	size_t count = names_shown(differences, COMPARISON_PLACES, names), used;
+	struct strbuf tail = {0}, shown = {0}, name = {0};
+
+	if (class != NULL || owner[0] != '\0')
+		strbuf_addf(&shown, "  (%s)", class != NULL ? class : owner);
+	if (!pool->counts)
+		strbuf_addf(&shown, " (%s)", pool_event_type(pool->pool));
+	screen_cut_middle(strbuf_str(&shown), OWNER_COLUMNS, &tail);
+	used = screen_columns(strbuf_str(&tail));
+	strbuf_reset(&shown);
+	screen_name(difference_text(differences, place->name), place->frames, names, count,
+		    columns - used, &shown);
+	add_name(&name, strbuf_str(&shown));
+	strbuf_add_str(&name, strbuf_str(&tail));
+	strbuf_reset(&shown);
+	if (place->call != 0)
+		strbuf_addf(&shown, " [%s]", compare->names.data + place->call - 1);
+	if (screen_columns(strbuf_str(&name)) + screen_columns(strbuf_str(&shown)) <= columns)
+		add_name(&name, strbuf_str(&shown));
+	strbuf_add_str(out, strbuf_str(&name));
+	out->failed = out->failed || strbuf_failed(&name);
+	strbuf_fini(&tail);
+	strbuf_fini(&shown);
+	strbuf_fini(&name);
+}
+
+/* What differs where neither the peak nor the end does. */
+static void add_other_change(const struct difference_place *place, struct strbuf *out)
+{
+	if (difference_of(place->at_peak) != 0 || difference_of(place->end) != 0)
+		return;
+	if (difference_of(place->most) != 0) {
+		strbuf_add_str(out, "; its own peak");
+	} else if (difference_of(place->allocated) != 0) {
+		strbuf_add_str(out, "; it allocates ");
+		add_bytes(out, difference_of(place->allocated), true, 0);
+	} else if (place->life[0] != place->life[1]) {
+		strbuf_addf(out, "; its blocks live %s",
+			    place->life[1] > place->life[0] ? "longer" : "shorter");
+	}
+}
+
+#define PLACE_FIGURES                                                                              \
+	33 /* columns of figures before the name of a place, without those at the end */
+
+/* Figures of a place: what came, what it was, and what is left at the end; of its own peak where nothing else differs. */
+static void add_place_figures(const struct difference_place *place, bool ends, struct strbuf *out)
+{
+	bool own = difference_of(place->at_peak) == 0 && difference_of(place->end) == 0;
+	const int64_t *both = own ? place->most : place->at_peak;
+	struct strbuf change = {0};
+
+	add_bytes(out, difference_of(both), true, 10);
+	say_change(&change, (uint64_t)both[0], (uint64_t)both[1]);
+	strbuf_addf(out, "  %-21s", strbuf_str(&change));
+	strbuf_fini(&change);
+	if (ends)
+		add_bytes(out, difference_of(place->end), true, 10);
+	strbuf_add_str(out, "  ");
+}
+
+/* Whether something of the places that are shown differs at the end. */
+static bool shows_ends(const struct differences *differences)
+{
+	size_t i;
+
+	for (i = 0; i < differences->differing_places && i < COMPARISON_PLACES; i++) {
+		if (difference_of(differences->places[i].end) != 0)
+			return true;
+	}
+	return false;
+}
+
+static void text_places(const struct compare *compare, const struct differences *differences,
+			bool colour, struct strbuf *out)
+{
+	bool ends = shows_ends(differences);
+	size_t i, figures = PLACE_FIGURES + (ends ? 12 : 2);
+
 	if (differences->differing_places == 0)
 		return;
-	strbuf_addf(out, "\n%11s%11s%8s  places that hold more or less", "at peak", "at end",
-		    "allocs");
+	strbuf_addf(out, "\n%10s%*s  call sites that hold more or less", "at peak",
+		    (int)figures - 12, ends ? "at end" : "");
 	add_moment(&differences->pools[differences->places[0].pool], out);
 	strbuf_add_char(out, '\n');
 	for (i = 0; i < differences->differing_places && i < COMPARISON_PLACES; i++) {
 		const struct difference_place *place = &differences->places[i];
 		int64_t at_peak = difference_of(place->at_peak), end = difference_of(place->end);
-		struct strbuf text = {0}, freed = {0};
+		struct strbuf other = {0}, freed = {0};
 		size_t from;
 
+		add_other_change(place, &other);
 		strbuf_add_str(out, colour_of(colour, at_peak != 0 ? at_peak : end));
 		from = out->length;
-		add_bytes(out, at_peak, true, 11);
-		add_bytes(out, end, true, 11);
-		strbuf_addf(out, "%+8lld  ", (long long)(place->blocks[1] - place->blocks[0]));
-		difference_place_text(compare, place, &text);
-		add_name(out, strbuf_str(&text));
-		strbuf_fini(&text);
-		if (!differences->pools[place->pool].counts)
-			strbuf_addf(out, " (%s)",
-				    pool_event_type(differences->pools[place->pool].pool));
-		if (at_peak == 0 && end == 0 && difference_of(place->most) != 0) {
-			strbuf_add_str(out, "; its own peak ");
-			add_bytes(out, difference_of(place->most), true, 0);
-		} else if (at_peak == 0 && end == 0 && difference_of(place->allocated) != 0) {
-			strbuf_add_str(out, "; it allocates ");
-			add_bytes(out, difference_of(place->allocated), true, 0);
-		} else if (at_peak == 0 && end == 0 && place->life[0] != place->life[1]) {
-			strbuf_addf(out, "; its blocks live %s",
-				    place->life[1] > place->life[0] ? "longer" : "shorter");
-		}
+		add_place_figures(place, ends, out);
+		add_place_name(compare, differences, place, WIDTH - figures - other.length, out);
+		strbuf_add_str(out, strbuf_str(&other));
 		if (end != 0)
 			add_freed(compare, differences, i, &freed);
 		/* On a line of its own where it does not fit, of the first one. */
 		if (i == 0 && out->length - from + freed.length > WIDTH && freed.length > 0) {
 			end_line(out, from);
 			from = out->length;
-			strbuf_addf(out, "%32s%s", "", strbuf_str(&freed) + 2);
-		} else {
+			strbuf_addf(out, "%*s%s", (int)figures, "", strbuf_str(&freed) + 2);
+		} else if (out->length - from + freed.length <= WIDTH) {
 			strbuf_add_str(out, strbuf_str(&freed));
 		}
 		strbuf_fini(&freed);
+		strbuf_fini(&other);
 		end_line(out, from);
 		if (colour)
 			strbuf_add_str(out, "\033[0m");
@@ -440,17 +532,40 @@ static void text_places(const struct compare *compare, const struct differences 
 			    differences->differing_places - i);
 }
 
+static void text_layers(const struct differences *differences, bool colour, struct strbuf *out)
+{
+	size_t i;
+
+	if (differences->layer_count == 0)
+		return;
+	strbuf_add_str(out, "\nLayers that hold more or less\n");
+	for (i = 0; i < differences->layer_count && i < COMPARISON_LAYERS; i++) {
+		const struct difference_layer *layer = &differences->layers[i];
+		size_t from;
+
+		strbuf_add_str(out, colour_of(colour, difference_of(layer->bytes)));
+		from = out->length;
+		strbuf_add_str(out, "  ");
+		difference_layer_text(differences, layer, out);
+		end_line(out, from);
+		if (colour)
+			strbuf_add_str(out, "\033[0m");
+	}
+	if (i < differences->layer_count)
+		strbuf_addf(out, "  ... %zu more; --json has all\n", differences->layer_count - i);
+}
+
 static void add_call(const struct compare *compare, const struct differences *differences,
-		     const struct difference_call *call, struct strbuf *out)
+		     const struct difference_call *call, size_t from, struct strbuf *out)
 {
 	static const char *const kinds[] = {
 		[DIFFERENCE_BOTH] = "",
 		[DIFFERENCE_BASE] = ", only in base",
 		[DIFFERENCE_COMPARE] = ", only in compare",
 		[DIFFERENCE_MOVED] = ", elsewhere in the order",
-		[DIFFERENCE_AFTER_ALL] = "behind the last call",
+		[DIFFERENCE_AFTER_ALL] = "after the last call",
 	};
-	struct strbuf text = {0};
+	struct strbuf text = {0}, shown = {0};
 
 	if (call->outside && call->kind != DIFFERENCE_AFTER_ALL)
 		strbuf_add_str(out, "outside of calls, before ");
@@ -463,26 +578,33 @@ static void add_call(const struct compare *compare, const struct differences *di
 		strbuf_addf(out, ", call %zu", call->ordinal);
 	if (call->place == DIFFERENCE_NONE)
 		return;
-	difference_place_text(compare, &differences->places[call->place], &text);
+	strbuf_add_str(&text, difference_text(differences, differences->places[call->place].name));
 	/* Without a stack it may be no more than the name of the call. */
 	if (call->kind == DIFFERENCE_AFTER_ALL ||
 	    strcmp(strbuf_str(&text), compare->names.data + (call->name & ~COMPARE_KERNEL)) != 0) {
+		size_t used = out->length - from + 2;
+
 		strbuf_add_str(out, ": ");
-		add_name(out, strbuf_str(&text));
+		if (used < WIDTH)
+			screen_name(strbuf_str(&text), differences->places[call->place].frames,
+				    NULL, 0, WIDTH - used, &shown);
+		add_name(out, strbuf_str(&shown));
 	}
+	strbuf_fini(&shown);
 	strbuf_fini(&text);
 }
 
 static void text_calls(const struct compare *compare, const struct differences *differences,
 		       bool colour, struct strbuf *out)
 {
-	size_t i;
+	size_t i, most = differences->layer_count > 0 ? COMPARISON_CALLS_BESIDE_LAYERS
+						      : COMPARISON_CALLS;
 
 	if (differences->call_count == 0)
 		return;
 	strbuf_addf(out, "\n%11s%11s  %s\n", "left", "own peak",
 		    "calls that change memory otherwise");
-	for (i = 0; i < differences->call_count && i < COMPARISON_CALLS; i++) {
+	for (i = 0; i < differences->call_count && i < most; i++) {
 		const struct difference_call *call = &differences->calls[i];
 		int64_t left = difference_of(call->left), peak = difference_of(call->peak);
 		size_t from;
@@ -492,7 +614,7 @@ static void text_calls(const struct compare *compare, const struct differences *
 		add_bytes(out, left, true, 11);
 		add_bytes(out, peak, true, 11);
 		strbuf_add_str(out, "  ");
-		add_call(compare, differences, call, out);
+		add_call(compare, differences, call, from, out);
 		end_line(out, from);
 		if (colour)
 			strbuf_add_str(out, "\033[0m");
@@ -546,11 +668,8 @@ static void text_dry(const struct compare *compare, struct strbuf *out)
 		const char *dry = dry_of(&compare->sides[i]);
 
 		if (dry != NULL)
-			strbuf_addf(
-				out,
-				"The %s run is a dry run on %s: no device was used. " REPORT_DRY_NOT_COUNTED
-				"\n",
-				which[i], dry);
+			strbuf_addf(out, "The %s run is a dry run on %s: no device was used. %s\n",
+				    which[i], dry, report_dry_not_counted(dry));
 	}
 }
 
@@ -558,7 +677,8 @@ void comparison_text(const struct compare *compare, const struct differences *di
 		     bool colour, struct strbuf *out)
 {
 	text_dry(compare, out);
-	text_pools(differences, out);
+	text_pools(compare, differences, out);
+	text_layers(differences, colour, out);
 	text_places(compare, differences, colour, out);
 	text_calls(compare, differences, colour, out);
 	if (compare->no_calls != NULL)
@@ -623,10 +743,12 @@ static void json_places(const struct compare *compare, const struct differences 
 		const struct compare_side *of = &compare->sides[side];
 
 		strbuf_reset(&text);
-		difference_place_text(compare, place, &text);
+		difference_place_text(differences, place, &text);
 		project_device_text(pool->device, device);
 		json_object(json, NULL);
 		json_string(json, "place", strbuf_str(&text));
+		if (place->call != 0)
+			json_string(json, "operator", compare->names.data + place->call - 1);
 		json_string(json, "device", device);
 		json_string(json, "event_type", pool_event_type(pool->pool));
 		json_both(json, "base_peak_bytes", "compare_peak_bytes", "difference_peak_bytes",
@@ -640,6 +762,52 @@ static void json_places(const struct compare *compare, const struct differences 
 		if (of->replay != NULL)
 			site_json(of->replay, of->ledger.places[place->place[side]].stack, "frames",
 				  json);
+		json_end(json);
+	}
+	json_end(json);
+	strbuf_fini(&text);
+}
+
+/* Keys of a class are those of `layers` in the document of findings. */
+static void json_classes(const struct difference_layer *layer, struct json *json)
+{
+	size_t i;
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		json_object(json, side == 0 ? "base" : "compare");
+		for (i = 0; i < OWNER_CLASSES; i++) {
+			if (layer->classes[i][side] != 0)
+				json_i64(json, say_class_key((uint32_t)i), layer->classes[i][side]);
+		}
+		json_end(json);
+	}
+}
+
+static void json_layers(const struct differences *differences, struct json *json)
+{
+	struct strbuf text = {0};
+	char device[16];
+	size_t i;
+
+	json_array(json, "layers");
+	for (i = 0; i < differences->layer_count; i++) {
+		const struct difference_layer *layer = &differences->layers[i];
+		const struct difference_pool *pool = &differences->pools[layer->pool];
+
+		strbuf_reset(&text);
+		difference_layer_text(differences, layer, &text);
+		project_device_text(pool->device, device);
+		json_object(json, NULL);
+		json_string(json, "device", device);
+		json_string(json, "event_type", pool_event_type(pool->pool));
+		json_string(json, "model", difference_text(differences, layer->model));
+		json_string(json, "layer", difference_text(differences, layer->module));
+		json_string(json, "tensor", difference_text(differences, layer->tensor));
+		json_string(json, "also", difference_text(differences, layer->also));
+		json_both(json, "base_bytes", "compare_bytes", "difference_bytes", layer->bytes);
+		json_classes(layer, json);
+		json_string(json, "sentence", strbuf_str(&text));
 		json_end(json);
 	}
 	json_end(json);
@@ -679,7 +847,8 @@ static void json_differences(const struct compare *compare, const struct differe
 			  "difference_own_peak_bytes", call->peak);
 		if (call->place != DIFFERENCE_NONE) {
 			strbuf_reset(&text);
-			difference_place_text(compare, &differences->places[call->place], &text);
+			difference_place_text(differences, &differences->places[call->place],
+					      &text);
 			json_string(json, "place", strbuf_str(&text));
 		}
 		json_end(json);
@@ -767,6 +936,7 @@ int comparison_json(const struct compare *compare, const struct differences *dif
 	json_bool(json, "devices_by_order", compare->other_devices);
 	json_pools(differences, json);
 	json_places(compare, differences, json);
+	json_layers(differences, json);
 	json_differences(compare, differences, json);
 	return json_devices(compare, json);
 }

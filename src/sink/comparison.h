@@ -10,10 +10,12 @@
 #include "base/json.h"
 #include "sink/project.h"
 
-/* Lines of the text at most: pools, places, calls. All of it is one screen. */
-#define COMPARISON_POOLS  3
-#define COMPARISON_PLACES 5
-#define COMPARISON_CALLS  5
+/* Lines of the text at most: pools, layers, places, calls. All of it is one screen. */
+#define COMPARISON_POOLS	       3
+#define COMPARISON_LAYERS	       4
+#define COMPARISON_PLACES	       5
+#define COMPARISON_CALLS	       5
+#define COMPARISON_CALLS_BESIDE_LAYERS 2
 
 /* The file, while ranks are written one after the other. */
 struct comparison_file {
@@ -36,7 +38,8 @@ void comparison_text(const struct compare *compare, const struct differences *di
 		     bool colour, struct strbuf *out);
 
 /* One line: the pool whose peak differs most, and by how much. */
-void comparison_line(const struct differences *differences, struct strbuf *out);
+void comparison_line(const struct compare *compare, const struct differences *differences,
+		     struct strbuf *out);
 
 /* How much the runs differ, in bytes of peak or end: which of several ranks is worth a screen. */
 uint64_t comparison_size(const struct differences *differences);

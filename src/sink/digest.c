@@ -182,6 +182,15 @@ static void take_devices(struct digest *out, const struct replay *replay)
 		qsort(out->devices, out->device_count, sizeof(*out->devices), by_device);
 }
 
+/* Memory of the machine, as the process saw it. */
+static uint64_t memory_of(const struct run *run)
+{
+	const char *text = run_identity(run, "memory_kib");
+	uint64_t kib = text == NULL ? 0 : strtoull(text, NULL, 10);
+
+	return kib > UINT64_MAX >> 10 ? 0 : kib << 10;
+}
+
 void digest_identify(struct digest *out, const struct report *report)
 {
 	struct replay *replay = report->replay;
@@ -192,6 +201,7 @@ void digest_identify(struct digest *out, const struct report *report)
 	out->rank = digest_rank(run, false);
 	out->local_rank = digest_rank(run, true);
 	out->name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
+	out->memory_bytes = memory_of(run);
 	out->dry = run_dry(run) == NULL ? NULL : strdup(run_dry(run));
 	out->events = totals->events;
 	out->steps = replay_steps(replay);

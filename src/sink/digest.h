@@ -63,6 +63,7 @@ struct digest {
 	uint64_t full_steps;	       /* until a device is full; UINT64_MAX: none will be */
 	struct digest_device *devices; /* by number, those of the host not counted */
 	size_t device_count;
+	uint64_t memory_bytes; /* of the machine; 0: unknown */
 	/* Whole lines. */
 	struct strbuf not_judged;	  /* why nothing was judged */
 	struct strbuf oom;		  /* what happened when memory ran out */

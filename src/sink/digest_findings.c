@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
-#include "analysis/whole_device.h"
 #include "base/vendors.h"
 #include "sink/screen_oom.h"
 #include "trace/session.h"
@@ -86,19 +85,34 @@ static void take_ooms(struct digest *out, const struct report *report)
 }
 
 /* Of GPUs, where people ask why the driver's figure and the framework's differ; report.txt has all devices. */
-static void take_held(struct digest *out, const struct report *report)
+static void take_held(struct digest *out)
 {
-	size_t count, i;
-	const struct device_account *accounts = analyses_devices(report->analyses, &count);
+	size_t i;
 
-	for (i = 0; i < count; i++) {
-		struct device_view then;
+	for (i = 0; i < FINDINGS_COUNT(out->found, device_memory); i++) {
+		const struct finding_device_memory *device =
+			&FINDINGS(out->found, device_memory)[i];
 
-		if (accounts[i].vendor != VENDOR_CUDA || accounts[i].fullest.moment.time_ns == 0)
-			continue;
-		device_then(&accounts[i], report->replay, &then);
-		screen_device(&accounts[i], &then, &out->devices_held);
+		if (device->platform == VENDOR_CUDA)
+			device_brief(out->found, device, &out->devices_held);
 	}
+}
+
+/* A limit of the host that ends the process is an end like any other out-of-memory. */
+static void take_host(struct digest *out)
+{
+	const struct findings *found = out->found;
+	enum digest_verdict verdict = DIGEST_NOTHING;
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, host_growth); i++)
+		verdict = DIGEST_SUSPECT;
+	for (i = 0; i < FINDINGS_COUNT(found, host_kill); i++) {
+		if (FINDINGS(found, host_kill)[i].own)
+			verdict = DIGEST_OOM;
+	}
+	if (verdict > out->verdict)
+		out->verdict = verdict;
 }
 
 void digest_take_findings(struct digest *out, const struct report *report)
@@ -114,12 +128,14 @@ void digest_take_findings(struct digest *out, const struct report *report)
 		out->found = report_judged(report, out->own);
 	}
 	view.found = out->found;
+	what_if_lines(out->found, &out->what_if);
 	if (report->analyses == NULL)
 		return;
 	out->decomposed = (report->analyses->bits & SESSION_DECOMPOSE) != 0;
 	take_ooms(out, report);
 	take_leaks(out, report, &view);
-	take_held(out, report);
+	take_held(out);
+	take_host(out);
 	if (report->analyses->bits & SESSION_LEAKS)
 		analyses_text_of(report->analyses, ANALYSIS_ID_fluctuation, &view, &out->gaps);
 	for (i = 0; i < ANALYSES; i++) {

@@ -264,6 +264,8 @@ const struct findings *report_judged(const struct report *report, struct finding
 	if (report->analyses != NULL)
 		analyses_judge(report->analyses, report->replay,
 			       report->shown.all ? SIZE_MAX : REPORT_STACKS, own);
+	if (report->late != NULL)
+		report->late(report->late_arg, report->replay, own);
 	return own;
 }
 
@@ -284,6 +286,13 @@ bool report_is_empty_handed(const struct replay *replay)
 	       replay_totals(replay)->events_by_type[EVENT_call] == 0 &&
 	       replay_totals(replay)->events_by_type[EVENT_snapshot] == 0 &&
 	       replay_watches(replay)->dumps == 0;
+}
+
+const char *report_dry_not_counted(const char *device)
+{
+	if (strncmp(device, "npu", 3) == 0)
+		return "Operator workspaces and HCCL buffers are not counted.";
+	return "Buffers of NCCL and what kernels of Triton take are not counted.";
 }
 
 void report_text(const struct report *report, struct strbuf *out)
@@ -310,8 +319,8 @@ void report_text(const struct report *report, struct strbuf *out)
 		    report_is_empty_handed(replay) ? ", deferred: collection was never started"
 						   : "");
 	if (run_dry(run) != NULL)
-		strbuf_addf(out, "Dry run on %s; no device was used. " REPORT_DRY_NOT_COUNTED "\n",
-			    run_dry(run));
+		strbuf_addf(out, "Dry run on %s; no device was used. %s\n", run_dry(run),
+			    report_dry_not_counted(run_dry(run)));
 	text_detail(report, out);
 	text_usage(report, out);
 	report_moments(replay, out);
@@ -320,6 +329,7 @@ void report_text(const struct report *report, struct strbuf *out)
 		struct analysis_view view = report_view(report, report_judged(report, &own));
 
 		analyses_text(report->analyses, &view, out);
+		what_if_lines(view.found, out);
 		findings_fini(&own);
 		/* What was alive is part of the question of leaks: who does not ask it gets no answer. */
 		if (report->analyses->bits & SESSION_LEAKS)

@@ -21,8 +21,8 @@
 #define REPORT_WATCHED 3	  /* watched blocks on the screen */
 #define REPORT_BYTES   (4u << 20) /* of report.txt at most */
 
-/* Said of every dry run. */
-#define REPORT_DRY_NOT_COUNTED "Operator workspaces and HCCL buffers are not counted."
+/* What a dry run on this device, as its trace names it, does not see: a sentence. */
+const char *report_dry_not_counted(const char *device);
 
 enum report_order {
 	REPORT_BY_BYTES,
@@ -50,6 +50,9 @@ struct report {
 	struct report_shown shown; /* of a text; of JSON only `all`: every held block */
 	struct analyses *analyses; /* whose results are part of it; NULL: none */
 	const struct findings *found; /* what they found; NULL: each renderer asks them again */
+	/* Adds what only a second reading of the run tells (engine/what_if_finding.h); NULL: nothing does. */
+	void (*late)(void *arg, struct replay *replay, struct findings *found);
+	void *late_arg;
 };
 
 /* The findings of a report: `found`, else what its analyses find now, in `own`, which the caller ends with findings_fini(). */

@@ -2,8 +2,6 @@
 /* The judgement of leaks, who held the peaks, and what happened when memory ran out, as values of a process' document. */
 #include "sink/report_findings.h"
 
-#include "analysis/oom.h"
-
 static void json_judgement(const struct findings *found, struct json *json)
 {
 	const struct findings_judgement *judgement = &found->judgement;
@@ -33,6 +31,10 @@ void report_findings_json(const struct report *report, struct json *json)
 	findings_json(found, FINDING_trend, "trends", SIZE_MAX, json);
 	findings_json(found, FINDING_place, "places", most, json);
 	findings_json(found, FINDING_forecast, "forecasts", SIZE_MAX, json);
+	findings_json(found, FINDING_what_if, "what_if", SIZE_MAX, json);
+	findings_json(found, FINDING_host_process, "host_processes", SIZE_MAX, json);
+	findings_json(found, FINDING_host_growth, "host_growth", SIZE_MAX, json);
+	findings_json(found, FINDING_host_kill, "host_kills", SIZE_MAX, json);
 	findings_json(found, FINDING_layer, "layers", SIZE_MAX, json);
 	if (FINDINGS_COUNT(found, peak) == 0)
 		json_null(json, "peak");

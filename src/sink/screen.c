@@ -10,6 +10,7 @@
 
 #include "base/whole.h"
 #include "findings/say.h"
+#include "sink/screen_names.h"
 #include "sink/screen_page.h"
 
 #define SHARED	 2 /* call sites that several processes have */
@@ -140,6 +141,20 @@ static const struct finding_place *find_place(const struct digest *digest,
 	return NULL;
 }
 
+/* "+1.0 MiB to +1.4 MiB", and once what reads the same. */
+static void add_rates(const struct findings *found, double least, double most, struct strbuf *out)
+{
+	struct strbuf low = {0}, high = {0};
+
+	rate_words(found, least, &low);
+	rate_words(found, most, &high);
+	strbuf_add_str(out, strbuf_str(&low));
+	if (strcmp(strbuf_str(&low), strbuf_str(&high)) != 0)
+		strbuf_addf(out, " to %s", strbuf_str(&high));
+	strbuf_fini(&low);
+	strbuf_fini(&high);
+}
+
 /* Call sites of the worst process that others have too, once. */
 static void page_shared(struct page *page, const struct digest **sorted, size_t count)
 {
@@ -151,7 +166,8 @@ static void page_shared(struct page *page, const struct digest **sorted, size_t 
 	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, place) && shown < SHARED; i++) {
 		const struct finding_place *place = &FINDINGS(found, place)[i], *other;
 		double least = place->bytes_per_step, most = least;
-		size_t with = 0;
+		size_t with = 0, columns;
+		const char *line;
 
 		for (k = 0; k < count && place->verdict != GROWTH_KEPT; k++) {
 			other = find_place(sorted[k], place);
@@ -169,14 +185,14 @@ static void page_shared(struct page *page, const struct digest **sorted, size_t 
 		strbuf_addf(out, "%s in %zu of %zu processes: ",
 			    place->verdict == GROWTH_LEAK ? "LEAK" : "SUSPECT", with, count);
 		if (most > 0) {
-			rate_words(found, least, out);
-			if (whole(most) != whole(least)) {
-				strbuf_add_str(out, " to ");
-				rate_words(found, most, out);
-			}
+			add_rates(found, least, most, out);
 			strbuf_addf(out, " per %s, ", rate_unit(found));
 		}
-		strbuf_addf(out, "%s\n", place->name);
+		line = strrchr(strbuf_str(out), '\n');
+		columns = screen_columns(line == NULL ? strbuf_str(out) : line + 1);
+		screen_name(place->name, place->stack != 0, NULL, 0,
+			    columns < SCREEN_COLUMNS ? SCREEN_COLUMNS - columns : 0, out);
+		strbuf_add_char(out, '\n');
 		shown++;
 	}
 }
@@ -250,7 +266,10 @@ static bool has_finding(const struct digest *digest)
 {
 	const struct findings *found = digest->found;
 
-	return (found != NULL && found->judgement.leaks + found->judgement.suspects > 0) ||
+	return (found != NULL && found->judgement.leaks + found->judgement.suspects +
+						 FINDINGS_COUNT(found, host_growth) +
+						 FINDINGS_COUNT(found, host_kill) >
+					 0) ||
 	       (digest->oom_count > 0 && digest->oom_asked) || digest->watched.length > 0 ||
 	       digest_has_section(digest) || digest->decomposed;
 }
@@ -295,6 +314,7 @@ static void page_choose(struct page *page, const struct screen *screen,
 					    {.sites = 3, .suspects = 3, .holders = 5, .pools = 4},
 					    {.sites = 2, .suspects = 2, .holders = 5, .pools = 4},
 					    {.sites = 1, .suspects = 1, .holders = 5, .pools = 2}};
+	struct room least = {.sites = 1, .suspects = 1, .holders = 3, .pools = 2};
 	struct room many = {
 		.processes = 16, .sites = 1, .suspects = 1, .holders = 5, .brief = true};
 	size_t i;
@@ -315,6 +335,11 @@ static void page_choose(struct page *page, const struct screen *screen,
 		page_make(page, screen, sorted, shown, &alone[i]);
 		if (page_worth(page, PAGE_BLANKS) <= budget)
 			return;
+	}
+	/* The peak would be left out whole; one line names what is left out. */
+	for (; page_worth(page, WORTH_PEAK) >= budget && least.holders > 0; least.holders--) {
+		page_fini(page);
+		page_make(page, screen, sorted, shown, &least);
 	}
 }
 

@@ -18,7 +18,6 @@
 
 #define FRAMES_MAX 32u
 #define ARROW	   " -> "
-#define SIZES	   "blocks of " /* how blocks without a stack are named */
 
 /* How short a frame is shown. */
 enum size_of {
@@ -228,11 +227,14 @@ static void add_piece(const struct piece *piece, struct strbuf *out)
 			add_function(piece->text + line + 1, piece->bytes - line - 1, piece->size,
 				     false, out);
 		}
-	} else if (place < piece->bytes && brief) {
+	} else if (brief && memchr(piece->text + place, ':', piece->bytes - place) != NULL) {
 		strbuf_add(out, piece->text + place + 2, piece->bytes - place - 3);
 	} else {
-		add_function(piece->text, place, piece->size, !piece->user, out);
-		strbuf_add(out, piece->text + place, piece->bytes - place);
+		add_function(piece->text, place, brief ? SIZE_LITTLE : piece->size, !piece->user,
+			     out);
+		/* A module names less than the function. */
+		if (!brief)
+			strbuf_add(out, piece->text + place, piece->bytes - place);
 	}
 }
 
@@ -280,36 +282,15 @@ static void take_step(const struct step *step, struct pieces *pieces)
 	}
 }
 
-/* Blocks without a stack are named by their sizes, which are not frames: the words for their pool go, its short name stays. */
-static void cut_sizes(const char *name, size_t columns, struct strbuf *out)
-{
-	const char *words = strstr(name, " in the "), *pool = strrchr(name, '(');
-	struct strbuf shown = {0};
-
-	if (words != NULL && pool != NULL && pool > words) {
-		strbuf_add(&shown, name, (size_t)(words - name) + 1);
-		strbuf_add_str(&shown, pool);
-	} else {
-		strbuf_add_str(&shown, name);
-	}
-	screen_cut_middle(strbuf_str(&shown), columns, out);
-	out->failed = out->failed || strbuf_failed(&shown);
-	strbuf_fini(&shown);
-}
-
-void screen_name(const char *name, const char *const *others, size_t count, size_t columns,
-		 struct strbuf *out)
+void screen_name(const char *name, bool frames, const char *const *others, size_t count,
+		 size_t columns, struct strbuf *out)
 {
 	struct strbuf shown = {0};
 	struct pieces pieces;
 	size_t i;
 
-	if (screen_columns(name) <= columns) {
-		strbuf_add_str(out, name);
-		return;
-	}
-	if (strncmp(name, SIZES, strlen(SIZES)) == 0) {
-		cut_sizes(name, columns, out);
+	if (screen_columns(name) <= columns || !frames) {
+		screen_cut_middle(name, columns, out);
 		return;
 	}
 	split(name, &pieces);

@@ -11,12 +11,16 @@
 #ifndef MSCOPE_SINK_SCREEN_NAMES_H
 #define MSCOPE_SINK_SCREEN_NAMES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/strbuf.h"
 
-/* Appends a name as at most `columns`. `others` are the names it is listed with; it may be among them itself. */
-void screen_name(const char *name, const char *const *others, size_t count, size_t columns,
-		 struct strbuf *out);
+/*
+ * Appends a name as at most `columns`. `frames`: it is a row of frames, as names are where a stack was recorded; others lose their middle.
+ * `others` are the names it is listed with; it may be among them itself.
+ */
+void screen_name(const char *name, bool frames, const char *const *others, size_t count,
+		 size_t columns, struct strbuf *out);
 
 #endif

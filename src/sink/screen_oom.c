@@ -7,9 +7,8 @@
 #include "sink/screen.h"
 #include "sink/screen_names.h"
 
-#define HOLDERS	  5u
-#define IN_TEXT	  72u /* columns of a name inside a sentence */
-#define LIBRARIES 3u
+#define HOLDERS 5u
+#define IN_TEXT 72u /* columns of a name inside a sentence */
 
 /* ---- out of memory ---- */
 
@@ -31,7 +30,7 @@ static void add_head(const struct findings *found, const struct finding_oom *oom
 	strbuf_add_char(out, '\n');
 	if (oom->place[0] != '\0') {
 		strbuf_add_str(out, "  at ");
-		screen_name(oom->place, NULL, 0, SCREEN_COLUMNS - 5, out);
+		screen_name(oom->place, true, NULL, 0, SCREEN_COLUMNS - 5, out);
 		strbuf_add_char(out, '\n');
 	}
 }
@@ -48,31 +47,30 @@ static void add_cause(const struct findings *found, const struct finding_oom *oo
 {
 	const struct finding_oom_place *growing =
 		oom->growing.count == 0 ? NULL : &FINDINGS(found, oom_place)[oom->growing.first];
+	struct strbuf text = {0};
 
 	strbuf_addf(out, "Cause: %s. ", oom_cause_text(oom->cause));
 	if (growing != NULL && oom->bytes_per_step != 0) {
-		screen_name(growing->place, NULL, 0, IN_TEXT, out);
+		screen_name(growing->place, growing->stack != 0, NULL, 0, IN_TEXT, out);
 		strbuf_add_str(out, " keeps ");
 		strbuf_add_size(out, oom->bytes_per_step);
 		strbuf_add_str(out, " more with every step.\n");
 	} else {
-		add_sentence(oom->why, out);
+		oom_why(found, oom, &text);
+		add_sentence(strbuf_str(&text), out);
 		strbuf_add_str(out, ".\n");
 	}
-	if (oom->limited)
-		strbuf_add_str(out,
-			       oom->device == DEVICE_HOST
-				       ? "The machine had free memory; a limit of the process was "
-					 "reached (ulimit -v).\n"
-				       : "The device had free memory; the pool's own limit was "
-					 "reached (set_per_process_memory_fraction).\n");
+	oom_limit(oom, out);
 	if (growing != NULL) {
 		strbuf_add_str(out, "Try: free, detach or bound what ");
-		screen_name(growing->place, NULL, 0, IN_TEXT, out);
+		screen_name(growing->place, growing->stack != 0, NULL, 0, IN_TEXT, out);
 		strbuf_add_str(out, " keeps.\n");
 	} else {
-		strbuf_addf(out, "Try: %s.\n", oom->try);
+		strbuf_add_str(out, "Try: ");
+		oom_try(found, oom, out);
+		strbuf_add_str(out, ".\n");
 	}
+	strbuf_fini(&text);
 }
 
 /* Memory of frameworks' pools was recorded: what these took from the driver is theirs. */
@@ -120,8 +118,9 @@ static void add_holders(const struct findings *found, const struct finding_oom *
 			struct strbuf *out)
 {
 	bool pooled = is_pooled(found, oom);
+	const struct finding_oom_place *holders[HOLDERS];
 	const char *names[HOLDERS];
-	uint64_t bytes[HOLDERS], all = 0;
+	uint64_t all = 0;
 	size_t i, shown = 0;
 
 	for (i = 0; i < oom->pools.count; i++) {
@@ -137,15 +136,16 @@ static void add_holders(const struct findings *found, const struct finding_oom *
 		if (pool_is_driver(holder->pool) && pooled)
 			continue;
 		names[shown] = holder->place;
-		bytes[shown++] = holder->bytes;
+		holders[shown++] = holder;
 	}
 	for (i = 0; i < shown; i++) {
 		struct strbuf size = {0};
 
-		strbuf_add_size(&size, bytes[i]);
+		strbuf_add_size(&size, holders[i]->bytes);
 		strbuf_addf(out, "%10s %3.0f %%  ", strbuf_str(&size),
-			    all == 0 ? 0 : 100.0 * (double)bytes[i] / (double)all);
-		screen_name(names[i], names, shown, SCREEN_COLUMNS - 18, out);
+			    all == 0 ? 0 : 100.0 * (double)holders[i]->bytes / (double)all);
+		screen_name(names[i], holders[i]->stack != 0, names, shown, SCREEN_COLUMNS - 18,
+			    out);
 		strbuf_add_char(out, '\n');
 		strbuf_fini(&size);
 	}
@@ -162,48 +162,4 @@ void screen_oom(const struct findings *found, const struct finding_oom *oom, siz
 		strbuf_add_str(out, "One earlier out-of-memory error: see report.txt.\n");
 	else if (earlier > 1)
 		strbuf_addf(out, "%zu earlier out-of-memory errors: see report.txt.\n", earlier);
-}
-
-/* ---- the whole device ---- */
-
-void screen_device(const struct device_account *account, const struct device_view *then,
-		   struct strbuf *out)
-{
-	static const char *const names[PARTS_OF_DEVICE] = {
-		[PART_OUTSIDE] = "other driver memory",
-		[PART_KEPT] = "kept by the driver's pools",
-		[PART_CONTEXT] = "context",
-		[PART_CODE] = "kernels",
-		[PART_GRAPH] = "graphs",
-		[PART_OTHERS] = "other processes",
-		[PART_UNKNOWN] = "unknown",
-	};
-	uint64_t left = then->moment.parts[PART_OUTSIDE];
-	struct say_sum sum = {.out = out};
-	size_t i;
-
-	say_device(out, account->vendor, account->device);
-	strbuf_add_str(out, then->when == DEVICE_FULLEST ? " at its fullest: " : " then: ");
-	if (account->total_bytes != 0)
-		say_part(out, then->moment.used_bytes, account->total_bytes);
-	else
-		strbuf_add_size(out, then->moment.used_bytes);
-	strbuf_add_str(out, " = ");
-	for (i = 0; i < then->pool_count; i++)
-		say_sum_add(&sum, say_pool(account->vendor, (uint8_t)then->pools[i].pool),
-			    then->pools[i].reserved_bytes);
-	for (i = 0; i < then->library_count && i < LIBRARIES; i++) {
-		const struct device_library *library = &then->libraries[i];
-		uint64_t bytes = library->bytes < left ? library->bytes : left;
-
-		if (library->name[0] == '\0')
-			continue;
-		say_sum_add(&sum, library->name, bytes);
-		left -= bytes;
-	}
-	say_sum_add(&sum, names[PART_OUTSIDE], left);
-	for (i = PART_KEPT; i < PARTS_OF_DEVICE; i++)
-		say_sum_add(&sum, names[i], then->moment.parts[i]);
-	say_sum_end(&sum);
-	strbuf_add_char(out, '\n');
 }

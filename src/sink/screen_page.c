@@ -103,6 +103,22 @@ void screen_cut_middle(const char *line, size_t columns, struct strbuf *out)
 	strbuf_add_str(out, at);
 }
 
+/* Whether a line may end at this space: a number keeps its unit, "256 MiB". */
+static bool may_break(const char *text, const char *space)
+{
+	static const char *const units[] = {"B",  "KiB", "MiB", "GiB", "TiB", "%",
+					    "ns", "us",	 "ms",	"s",   "min", "h"};
+	size_t length = strcspn(space + 1, " ,.;:)\n"), i;
+
+	if (space == text || space[-1] < '0' || space[-1] > '9')
+		return true;
+	for (i = 0; i < MSCOPE_COUNT(units); i++) {
+		if (length == strlen(units[i]) && strncmp(space + 1, units[i], length) == 0)
+			return false;
+	}
+	return true;
+}
+
 /* Appends a sentence as at most `rows` lines, broken between words; what is longer is cut. */
 static void add_sentence(struct strbuf *out, const char *text, unsigned int rows)
 {
@@ -113,7 +129,7 @@ static void add_sentence(struct strbuf *out, const char *text, unsigned int rows
 		size_t column = strlen(indent);
 
 		while (column <= SCREEN_COLUMNS) {
-			if (*at == ' ')
+			if (*at == ' ' && may_break(text, at))
 				fits = at;
 			column = advance(&at, column);
 		}
@@ -206,7 +222,7 @@ unsigned int page_worth(const struct page *page, unsigned int least)
 
 	for (i = 0; i < page->count; i++) {
 		if (page->parts[i].worth >= least)
-			rows += part_rows(least == PAGE_STAYS ? &dense : page, &page->parts[i]);
+			rows += part_rows(least > PAGE_BLANKS ? &dense : page, &page->parts[i]);
 	}
 	return rows;
 }

@@ -13,6 +13,17 @@
 /* What is worth less goes before blank lines do. */
 #define PAGE_BLANKS 20u
 
+/* What a part is worth: of those that do not fit the least goes first. */
+enum worth {
+	WORTH_GAPS = 10,
+	WORTH_POOLS = 15,
+	WORTH_LAYERS = 18,
+	WORTH_DEVICE = 30,
+	WORTH_NOTES = 40,
+	WORTH_PEAK = 50,
+	WORTH_ASKED = 60,
+};
+
 /* What a part means: the colour of its first line. */
 enum severity { SEVERITY_NONE, SEVERITY_TITLE, SEVERITY_GOOD, SEVERITY_WARNING, SEVERITY_ERROR };
 
@@ -40,7 +51,7 @@ struct room {
 };
 
 struct part *page_add(struct page *page, unsigned int worth, const char *name);
-/* Rows of parts that are worth this at least; of those that stay, without blank lines. */
+/* Rows of parts that are worth this at least; without blank lines where these go first. */
 unsigned int page_worth(const struct page *page, unsigned int least);
 void page_fit(struct page *page, unsigned int budget);
 void page_print(struct page *page, bool colours, struct strbuf *out);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "findings/say.h"
 #include "sink/screen_names.h"
 #include "sink/screen_page.h"
@@ -17,16 +18,6 @@
 #define CLASSES	       16u
 #define NOTES	       2u
 #define NOTE_ROWS      3u
-
-/* What a part is worth: of those that do not fit the least goes first. */
-enum worth {
-	WORTH_GAPS = 10,
-	WORTH_POOLS = 15,
-	WORTH_DEVICE = 30,
-	WORTH_NOTES = 40,
-	WORTH_PEAK = 50,
-	WORTH_ASKED = 60,
-};
 
 /* ---- what ran ---- */
 
@@ -59,6 +50,11 @@ static void add_devices(const struct digest *digest, struct strbuf *out)
 			    (int)strcspn(strbuf_str(&name), " "), strbuf_str(&name));
 	else
 		strbuf_add_str(out, strbuf_str(&name));
+	if (digest->device_count == 0 && digest->memory_bytes != 0) {
+		strbuf_add_str(out, " (");
+		strbuf_add_size(out, digest->memory_bytes);
+		strbuf_add_char(out, ')');
+	}
 	if (digest->device_count > 0 && alike == digest->device_count && first->total_bytes != 0) {
 		strbuf_add_str(out, " (");
 		strbuf_add_size(out, first->total_bytes);
@@ -182,7 +178,8 @@ static void add_holder(const struct finding_holder *holder, const char *const *n
 	screen_cut_middle(strbuf_str(&shown), OWNER_COLUMNS, &owner);
 	strbuf_add_size(&size, holder->bytes);
 	strbuf_addf(out, "%10s  %3.0f %%  ", strbuf_str(&size), holder->percent);
-	screen_name(holder->site, names, count, room - screen_columns(strbuf_str(&owner)), out);
+	screen_name(holder->site, holder->recorded && holder->stack != 0, names, count,
+		    room - screen_columns(strbuf_str(&owner)), out);
 	strbuf_addf(out, "%s\n", strbuf_str(&owner));
 	strbuf_fini(&size);
 	strbuf_fini(&owner);
@@ -270,6 +267,66 @@ static void add_to_class(struct class_sum *sums, size_t *count, const char *name
 	sums[i].bytes += bytes;
 }
 
+/* Whether something of a model's layer was in a pool at its peak. */
+static bool is_layer_of(const struct finding_layer *layer, const struct finding_peak *peak)
+{
+	return layer->device == peak->device && layer->pool == peak->pool &&
+	       layer->model[0] != '\0' && layer->bytes > 0;
+}
+
+/* "layers.1.up", with its model where there are several, or where it is only a number. */
+static void add_layer_name(const struct finding_layer *layer, bool models, struct strbuf *out)
+{
+	models = models || (layer->layer[0] >= '0' && layer->layer[0] <= '9');
+	if (models || layer->layer[0] == '\0')
+		strbuf_add_shown(out, layer->model, strlen(layer->model));
+	if (models && layer->layer[0] != '\0')
+		strbuf_add_char(out, '.');
+	strbuf_add_shown(out, layer->layer, strlen(layer->layer));
+}
+
+/* "Largest of 12 layers: embed 4.4 MiB, layers.0.up 4.0 MiB, ..."; as many as a line has. */
+static void add_layers(const struct findings *found, const struct finding_peak *peak,
+		       struct strbuf *out)
+{
+	static const char rest[] = "; all in report.txt";
+	const struct finding_layer *layers = FINDINGS(found, layer);
+	size_t i, count = FINDINGS_COUNT(found, layer), all = 0, said = 0;
+	struct strbuf line = {0}, one = {0};
+	const char *model = NULL;
+	bool models = false;
+
+	for (i = 0; i < count; i++) {
+		if (!is_layer_of(&layers[i], peak))
+			continue;
+		all++;
+		models |= model != NULL && strcmp(model, layers[i].model) != 0;
+		model = layers[i].model;
+	}
+	strbuf_addf(&line, all == 1 ? "Layer: " : "Largest of %zu layers: ", all);
+	for (i = 0; i < count; i++) {
+		if (!is_layer_of(&layers[i], peak))
+			continue;
+		strbuf_reset(&one);
+		strbuf_add_str(&one, said > 0 ? ", " : "");
+		add_layer_name(&layers[i], models, &one);
+		strbuf_add_char(&one, ' ');
+		strbuf_add_size(&one, layers[i].bytes);
+		if (said > 0 && screen_columns(strbuf_str(&line)) +
+						screen_columns(strbuf_str(&one)) + strlen(rest) >
+					SCREEN_COLUMNS)
+			break;
+		strbuf_add_str(&line, strbuf_str(&one));
+		said++;
+	}
+	if (said > 0) {
+		screen_cut_middle(strbuf_str(&line), SCREEN_COLUMNS - strlen(rest), out);
+		strbuf_addf(out, "%s\n", said < all ? rest : "");
+	}
+	strbuf_fini(&line);
+	strbuf_fini(&one);
+}
+
 static void page_classes(struct page *page, const struct digest *digest)
 {
 	const struct findings *found = digest->found;
@@ -308,6 +365,7 @@ static void page_classes(struct page *page, const struct digest *digest)
 			    100.0 * (double)sums[i].bytes / (double)peak->bytes, sums[i].name);
 		strbuf_fini(&size);
 	}
+	add_layers(found, peak, &page_add(page, WORTH_LAYERS, "memory by layer")->text);
 }
 
 static void page_watched(struct page *page, const struct digest *digest)

@@ -88,6 +88,7 @@ static void find_leaks(const struct findings *found, bool small, struct leaks_by
 
 struct site_row {
 	struct strbuf left, name, on, right; /* `on`: which belongs to the name, and stays whole */
+	struct strbuf brief; /* the name where it has no room; empty: it is a row of frames */
 };
 
 struct site_rows {
@@ -110,8 +111,11 @@ static void add_row(struct site_row *row, const char *const *names, size_t count
 		    size_t name, struct strbuf *out)
 {
 	struct strbuf shown = {0};
+	size_t room = name - columns_of(&row->on);
+	bool brief = row->brief.length > 0 && columns_of(&row->name) > room;
 
-	screen_name(strbuf_str(&row->name), names, count, name - columns_of(&row->on), &shown);
+	screen_name(strbuf_str(brief ? &row->brief : &row->name), row->brief.length == 0, names,
+		    count, room, &shown);
 	strbuf_add_str(&shown, strbuf_str(&row->on));
 	strbuf_addf(out, "  %*s%s  %s", (int)(left - columns_of(&row->left)), "",
 		    strbuf_str(&row->left), strbuf_str(&shown));
@@ -120,6 +124,16 @@ static void add_row(struct site_row *row, const char *const *names, size_t count
 			    strbuf_str(&row->right));
 	strbuf_add_char(out, '\n');
 	strbuf_fini(&shown);
+}
+
+/* Bytes of "1,522 blocks" in "1,522 blocks, none freed". */
+static size_t first_part(const char *text)
+{
+	size_t at = strcspn(text, ",;");
+
+	while (text[at] != '\0' && text[at + 1] != ' ')
+		at += 1 + strcspn(text + at + 1, ",;");
+	return at;
 }
 
 /* Three columns; a name that has no room is shown shorter. */
@@ -139,7 +153,7 @@ static void add_rows(struct site_rows *rows, struct strbuf *out)
 		for (i = 0, right = 0; i < rows->count; i++) {
 			struct strbuf *known = &rows->all[i].right;
 
-			known->length = strcspn(strbuf_str(known), ",;");
+			known->length = first_part(strbuf_str(known));
 			if (known->data != NULL)
 				known->data[known->length] = '\0';
 			widen(&right, columns_of(known));
@@ -155,6 +169,7 @@ static void add_rows(struct site_rows *rows, struct strbuf *out)
 
 		strbuf_fini(&row->left);
 		strbuf_fini(&row->name);
+		strbuf_fini(&row->brief);
 		strbuf_fini(&row->on);
 		strbuf_fini(&row->right);
 	}
@@ -163,20 +178,27 @@ static void add_rows(struct site_rows *rows, struct strbuf *out)
 
 /* Without a stack the blocks of a pool have one name. */
 static void add_name(const struct findings *found, const struct finding_place *place,
-		     struct strbuf *out)
+		     struct site_row *row)
 {
+	struct strbuf *sizes = &row->brief;
+
 	if (place->stack != 0 || place->by_handles || place->size_max == 0) {
-		strbuf_add_str(out, place->name);
+		strbuf_add_str(&row->name, place->name);
+		if (place->stack == 0)
+			strbuf_add_str(&row->brief, place->name);
 		return;
 	}
-	strbuf_add_str(out, "blocks of ");
-	strbuf_add_size(out, place->size_min);
+	strbuf_add_str(sizes, "blocks of ");
+	strbuf_add_size(sizes, place->size_min);
 	if (place->size_max != place->size_min) {
-		strbuf_add_str(out, " to ");
-		strbuf_add_size(out, place->size_max);
+		strbuf_add_str(sizes, " to ");
+		strbuf_add_size(sizes, place->size_max);
 	}
-	strbuf_add_str(out, " in ");
-	say_the_pool(out, found->vendor, place->pool);
+	strbuf_addf(&row->name, "%s in ", strbuf_str(sizes));
+	say_the_pool(&row->name, found->vendor, place->pool);
+	strbuf_addf(sizes, " (%s)",
+		    found->vendor == VENDOR_CUDA ? say_pool(found->vendor, place->pool)
+						 : pool_event_type(place->pool));
 }
 
 static void leak_row(const struct findings *found, const struct finding_place *place,
@@ -187,7 +209,7 @@ static void leak_row(const struct findings *found, const struct finding_place *p
 	*row = (struct site_row){0};
 	rate_words(found, place->bytes_per_step, &row->left);
 	strbuf_addf(&row->left, "/%s", found->judgement.by_time ? "s" : "step");
-	add_name(found, place, &row->name);
+	add_name(found, place, row);
 	place_brief(found, place, &row->right);
 }
 
@@ -332,7 +354,7 @@ static void many_devices(const struct findings *found, const struct leaks_by_dev
 		strbuf_add_str(&row->left, "  ");
 		rate_words(found, leaking->bytes_per_step, &row->left);
 		strbuf_addf(&row->left, "/%s", found->judgement.by_time ? "s" : "step");
-		add_name(found, leaking->worst, &row->name);
+		add_name(found, leaking->worst, row);
 		if (leaking->sites > 1)
 			strbuf_addf(&row->right, "and %zu more", leaking->sites - 1);
 		else
@@ -346,13 +368,14 @@ static void many_devices(const struct findings *found, const struct leaks_by_dev
 	strbuf_fini(&line);
 }
 
-/* Small ones take a device a thousand million steps to fill. */
-static void page_leaks(struct page *page, const struct digest *digest, bool small, size_t sites,
+/* Small ones take a device a thousand million steps to fill. Returns whether there are leaks of that kind. */
+static bool page_leaks(struct page *page, const struct digest *digest, bool small, size_t sites,
 		       bool brief)
 {
 	const struct findings *found = digest->found;
 	struct leaks_by_device leaks;
 	struct part *part;
+	bool any;
 
 	find_leaks(found, small, &leaks);
 	if (leaks.count > 0) {
@@ -364,7 +387,9 @@ static void page_leaks(struct page *page, const struct digest *digest, bool smal
 		else
 			many_devices(found, &leaks, &part->text);
 	}
+	any = leaks.count > 0;
 	free(leaks.all);
+	return any;
 }
 
 /* ---- growth that no call site explains ---- */
@@ -474,7 +499,7 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 			continue;
 		*row = (struct site_row){0};
 		strbuf_add_size(&row->left, kept_bytes(place));
-		add_name(found, place, &row->name);
+		add_name(found, place, row);
 		if (several) {
 			strbuf_add_str(&row->on, " on ");
 			say_device(&row->on, found->vendor, place->device);
@@ -580,10 +605,45 @@ static void page_clean(struct page *page, const struct findings *found)
 	strbuf_fini(&line);
 }
 
+/* ---- memory of the host ---- */
+
+/* Growth that recorded blocks explain is shown with those blocks. */
+static void page_host(struct page *page, const struct findings *found)
+{
+	struct part *killed = page_add(page, PAGE_STAYS, NULL);
+	struct part *grows = page_add(page, 88, "growth of host memory");
+	struct strbuf line = {0};
+	size_t i;
+
+	killed->apart = grows->apart = true;
+	killed->severity = SEVERITY_ERROR;
+	grows->severity = SEVERITY_WARNING;
+	for (i = 0; i < FINDINGS_COUNT(found, host_kill); i++) {
+		strbuf_reset(&line);
+		strbuf_add_str(&line, "OUT OF HOST MEMORY: ");
+		host_kill_sentence(found, &FINDINGS(found, host_kill)[i], &line);
+		strbuf_add_char(&line, '\n');
+		screen_wrap(strbuf_str(&line), 4, &killed->text);
+	}
+	for (i = 0; i < FINDINGS_COUNT(found, host_growth); i++) {
+		const struct finding_host_growth *growth = &FINDINGS(found, host_growth)[i];
+
+		if (growth->explained >= 0.5 && found->judgement.leaks > 0)
+			continue;
+		strbuf_reset(&line);
+		strbuf_add_str(&line, "GROWTH of host memory: ");
+		host_growth_sentence(found, growth, &line);
+		strbuf_add_char(&line, '\n');
+		screen_wrap(strbuf_str(&line), 3, &grows->text);
+	}
+	strbuf_fini(&line);
+}
+
 void page_verdicts(struct page *page, const struct digest *digest, const struct room *room)
 {
 	const struct findings *found = digest->found;
 	const struct findings_judgement *judgement;
+	bool large = false;
 
 	if (digest->not_judged.length > 0) {
 		struct part *part = page_add(page, PAGE_STAYS, NULL);
@@ -591,16 +651,22 @@ void page_verdicts(struct page *page, const struct digest *digest, const struct 
 		part->apart = true;
 		screen_wrap(strbuf_str(&digest->not_judged), 3, &part->text);
 	}
+	if (found != NULL)
+		page_host(page, found);
+	if (found != NULL && !found->judgement.asked && digest->not_judged.length == 0)
+		strbuf_add_str(&page_add(page, WORTH_NOTES, NULL)->text,
+			       "Leaks were not looked for: --analysis leaves them out.\n");
 	if (found == NULL || !found->judgement.judged)
 		return;
 	judgement = &found->judgement;
 	if (judgement->leaks > 0)
-		page_leaks(page, digest, false, room->sites, room->brief);
+		large = page_leaks(page, digest, false, room->sites, room->brief);
 	page_growth(page, found);
 	if (judgement->suspects > 0)
 		page_suspects(page, found, room->suspects);
+	/* Below larger ones the keeper and the sums of small ones would only repeat what stands above. */
 	if (judgement->leaks > 0)
-		page_leaks(page, digest, true, room->suspects, room->brief);
+		(void)page_leaks(page, digest, true, room->suspects, room->brief || large);
 	/* Where memory ran out, growth ended because of that. */
 	if (judgement->leaks + judgement->suspects == 0 && digest->oom_count == 0 &&
 	    FINDINGS_COUNT(found, trend) > 0)
@@ -617,7 +683,7 @@ static void add_direct(const struct findings *found, const struct finding_place 
 {
 	if (place->examples.count == 0)
 		return;
-	leaks_direct_line(found, place, &FINDINGS(found, block)[place->examples.first], out);
+	direct_line(found, place, &FINDINGS(found, block)[place->examples.first], out);
 	strbuf_add_char(out, '\n');
 }
 

@@ -24,6 +24,16 @@ struct device_file {
 	struct form_file *file;		   /* NULL: suspended */
 };
 
+/* Texts of stacks that are kept: the same ones come again and again, and making them was a third of the cost of a csv with C stacks. */
+#define SHOWN_STACKS 256u
+#define DEEP_FRAMES  128u
+
+struct shown_stack {
+	uint32_t stack; /* 0: none */
+	uint32_t c_depth, python_depth;
+	struct strbuf c, python;
+};
+
 struct sink {
 	struct sink_config config;
 	struct device_file **files;
@@ -31,13 +41,10 @@ struct sink {
 	struct kept_rows common;
 	char *spool; /* directory for files without a name */
 	struct watch_sink watch;
-	struct call_files *calls; /* NULL until the first call */
-	struct strbuf call;	  /* text of the present one */
-	uint32_t settings_seen;	  /* changes of settings that are in the config */
-	struct strbuf c_stack;	  /* text of the stack of the present row */
-	struct strbuf python_stack;
-	uint32_t stack_id; /* whose text they are, 0: none */
-	uint32_t stack_c_depth, stack_python_depth;
+	struct call_files *calls;   /* NULL until the first call */
+	struct strbuf call;	    /* text of the present one */
+	uint32_t settings_seen;	    /* changes of settings that are in the config */
+	struct shown_stack *stacks; /* SHOWN_STACKS of them, NULL until the first */
 };
 
 const struct sink_form *form_get(uint32_t number)
@@ -151,7 +158,6 @@ static void follow_settings(struct sink *sink, const struct replay *replay)
 		sink->config.c_depth = (uint32_t)settings->c_depth;
 	if (sink->config.follow_stacks)
 		sink->config.python_depth = (uint32_t)settings->python_depth;
-	sink->stack_id = 0;
 }
 
 static bool device_wanted(const struct row_filter *filter, const struct context *context)
@@ -421,35 +427,55 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 
 /* ---- rows ---- */
 
-/* One frame per line, innermost first. The text of the last stack is kept: a loop allocates at one place many times. */
-static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack, uint32_t c_depth,
-		       uint32_t python_depth)
+/* The text of a stack, one frame per line, innermost first; NULL: no memory. Deep ones share a slot, so that few texts are long. */
+static const struct shown_stack *show_stack(struct sink *sink, struct replay *replay,
+					    uint32_t stack, uint32_t c_depth, uint32_t python_depth)
 {
 	const struct python_place *places;
 	const struct frame *frames;
-	uint32_t count, i;
+	struct shown_stack *shown;
+	uint32_t count, place_count, i;
 
-	if (sink->stack_id == stack && sink->stack_c_depth == c_depth &&
-	    sink->stack_python_depth == python_depth)
-		return;
 	frames = replay_frames(replay, stack, &count);
-	strbuf_reset(&sink->c_stack);
+	places = replay_places(replay, stack, &place_count);
+	if (sink->stacks == NULL)
+		sink->stacks = calloc(SHOWN_STACKS, sizeof(*sink->stacks));
+	if (sink->stacks == NULL)
+		return NULL;
+	shown = &sink->stacks[count + place_count > DEEP_FRAMES ? 0
+								: 1 + stack % (SHOWN_STACKS - 1)];
+	if (shown->stack == stack && shown->c_depth == c_depth &&
+	    shown->python_depth == python_depth)
+		return shown;
+	strbuf_reset(&shown->c);
 	for (i = 0; i < count && i < c_depth; i++) {
-		strbuf_add_str(&sink->c_stack, replay_frame_text(replay, &frames[i]));
-		strbuf_add_char(&sink->c_stack, '\n');
+		strbuf_add_str(&shown->c, replay_frame_text(replay, &frames[i]));
+		strbuf_add_char(&shown->c, '\n');
 	}
-	places = replay_places(replay, stack, &count);
-	strbuf_reset(&sink->python_stack);
-	for (i = 0; i < count && i < python_depth; i++) {
+	strbuf_reset(&shown->python);
+	for (i = 0; i < place_count && i < python_depth; i++) {
 		const char *text = replay_place_text(replay, &places[i]);
 
 		/* A frame is one line, whatever its names hold. */
-		strbuf_add_shown(&sink->python_stack, text, strlen(text));
-		strbuf_add_char(&sink->python_stack, '\n');
+		strbuf_add_shown(&shown->python, text, strlen(text));
+		strbuf_add_char(&shown->python, '\n');
 	}
-	sink->stack_id = stack;
-	sink->stack_c_depth = c_depth;
-	sink->stack_python_depth = python_depth;
+	shown->stack = stack;
+	shown->c_depth = c_depth;
+	shown->python_depth = python_depth;
+	return shown;
+}
+
+static void forget_stacks(struct sink *sink)
+{
+	uint32_t i;
+
+	for (i = 0; sink->stacks != NULL && i < SHOWN_STACKS; i++) {
+		strbuf_fini(&sink->stacks[i].c);
+		strbuf_fini(&sink->stacks[i].python);
+	}
+	free(sink->stacks);
+	sink->stacks = NULL;
 }
 
 /* Whether the event is one that stacks are recorded with. */
@@ -466,6 +492,7 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 	char text[16]; /* of a mark in the file of another device than its thread's */
 	const char *device = text;
 	struct stack_text python = {"", 0}, c = {"", 0};
+	const struct shown_stack *shown;
 	/* A request that was refused always shows where. */
 	uint32_t c_depth = row->oom != NULL ? OOM_FRAMES : sink->config.c_depth;
 	uint32_t python_depth = row->oom != NULL ? OOM_FRAMES : sink->config.python_depth;
@@ -481,10 +508,11 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 		if (form->knows_stack != NULL &&
 		    form->knows_stack(f->file, row->stack, c_depth, python_depth))
 			return form->row(f->file, row, device, python, c, err);
-		make_stack(sink, replay, row->stack, c_depth, python_depth);
-		c = (struct stack_text){strbuf_str(&sink->c_stack), sink->c_stack.length};
-		python = (struct stack_text){strbuf_str(&sink->python_stack),
-					     sink->python_stack.length};
+		shown = show_stack(sink, replay, row->stack, c_depth, python_depth);
+		if (shown == NULL)
+			return error_set(err, -ENOMEM, "no memory");
+		c = (struct stack_text){strbuf_str(&shown->c), shown->c.length};
+		python = (struct stack_text){strbuf_str(&shown->python), shown->python.length};
 	}
 	/* Asked for, and no Python ran there. */
 	if (python_depth != 0 && python.bytes == 0 && has_stack(row))
@@ -647,8 +675,7 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	kept_fini(&sink->common);
 	free(sink->spool);
 	strbuf_fini(&sink->call);
-	strbuf_fini(&sink->c_stack);
-	strbuf_fini(&sink->python_stack);
+	forget_stacks(sink);
 	free(sink->files);
 	free(sink);
 	return first;

@@ -51,12 +51,13 @@ static void add_escaped(struct strbuf *out, const char *text, const char *specia
 }
 
 /* A name as code in a table's cell. Backticks would end a code span and bars a cell, whatever stands before them. */
-static void add_name(struct strbuf *out, const char *name)
+static void add_name(struct strbuf *out, const char *name, bool frames)
 {
 	struct strbuf shown = {0}, cut = {0};
 
 	strbuf_add_shown(&shown, name, strlen(name));
-	screen_name(shown.length == 0 ? "?" : strbuf_str(&shown), NULL, 0, NAME_COLUMNS, &cut);
+	screen_name(shown.length == 0 ? "?" : strbuf_str(&shown), frames, NULL, 0, NAME_COLUMNS,
+		    &cut);
 	if (strpbrk(strbuf_str(&cut), "`|") == NULL) {
 		strbuf_addf(out, "`%s`", strbuf_str(&cut));
 	} else {
@@ -125,7 +126,7 @@ static void part_head(const struct ticket *ticket, const struct digest *const *s
 	if (ticket->count > 1) {
 		strbuf_addf(out, "%zu processes, %zu with a finding; the worst is ", ticket->count,
 			    bad);
-		add_name(out, sorted[0]->name == NULL ? "?" : sorted[0]->name);
+		add_name(out, sorted[0]->name == NULL ? "?" : sorted[0]->name, false);
 		strbuf_addf(out, " (pid %u", sorted[0]->pid);
 		if (sorted[0]->rank >= 0)
 			strbuf_addf(out, ", rank %lld", (long long)sorted[0]->rank);
@@ -133,7 +134,7 @@ static void part_head(const struct ticket *ticket, const struct digest *const *s
 	}
 	strbuf_add_str(out, "| | |\n|---|---|\n");
 	strbuf_add_str(out, "| Program | ");
-	add_name(out, sorted[0]->name == NULL ? "?" : sorted[0]->name);
+	add_name(out, sorted[0]->name == NULL ? "?" : sorted[0]->name, false);
 	strbuf_add_str(out, ", ");
 	strbuf_add_count(out, sorted[0]->events, "event", "events");
 	strbuf_addf(out, " in %.3f s, ", sorted[0]->seconds);
@@ -142,14 +143,13 @@ static void part_head(const struct ticket *ticket, const struct digest *const *s
 		strbuf_addf(out, ", killed by %s", sorted[0]->signal);
 	strbuf_add_str(out, " |\n");
 	if (sorted[0]->dry != NULL)
-		strbuf_addf(out,
-			    "| Dry run | %s; no device was used. " REPORT_DRY_NOT_COUNTED " |\n",
-			    sorted[0]->dry);
+		strbuf_addf(out, "| Dry run | %s; no device was used. %s |\n", sorted[0]->dry,
+			    report_dry_not_counted(sorted[0]->dry));
 	for (line = ticket->environment; line != NULL && line->name != NULL; line++) {
 		if (line->text == NULL || line->text[0] == '\0')
 			continue;
 		strbuf_addf(out, "| %s | ", line->name);
-		add_name(out, line->text);
+		add_name(out, line->text, false);
 		strbuf_add_str(out, " |\n");
 	}
 }
@@ -173,7 +173,7 @@ static void part_processes(const struct ticket *ticket, const struct digest *con
 
 		screen_who(sorted[i], &who);
 		strbuf_add_str(out, "| ");
-		add_name(out, strbuf_str(&who));
+		add_name(out, strbuf_str(&who), false);
 		strbuf_addf(out, " | %s | ", digest_verdict_word(sorted[i]->verdict));
 		strbuf_add_size(out, peak_of(sorted[i]));
 		strbuf_addf(out, " | %llu |\n",
@@ -203,7 +203,7 @@ static void part_places(const struct digest *digest, struct strbuf *out)
 		if (shown >= PLACES)
 			continue;
 		strbuf_addf(out, "| %s | ", place->verdict == GROWTH_LEAK ? "**leak**" : "suspect");
-		add_name(out, place->name);
+		add_name(out, place->name, place->stack != 0);
 		strbuf_add_str(out, " | ");
 		add_pool(out, place->pool, place->device);
 		strbuf_add_str(out, " | ");
@@ -265,7 +265,7 @@ static void part_peak(const struct digest *digest, struct strbuf *out)
 		strbuf_add_str(out, "| ");
 		strbuf_add_size(out, holder->bytes);
 		strbuf_addf(out, " | %.0f %% | ", holder->percent);
-		add_name(out, holder->place);
+		add_name(out, holder->place, holder->recorded && holder->stack != 0);
 		strbuf_add_str(out, " |\n");
 	}
 	if (peak->places.count > i)

@@ -131,7 +131,7 @@ static size_t pool_of(struct fleet *fleet, const struct store_value *name)
 static int take_pool(void *arg, const struct store_value *values, size_t count)
 {
 	struct fleet *fleet = arg;
-	struct fleet_rank *rank = count < 6 ? NULL : rank_of(fleet, values[0].number);
+	struct fleet_rank *rank = count < 7 ? NULL : rank_of(fleet, values[0].number);
 	size_t at = rank == NULL ? FLEET_POOLS : pool_of(fleet, &values[1]);
 	struct fleet_pool *pool;
 
@@ -140,6 +140,8 @@ static int take_pool(void *arg, const struct store_value *values, size_t count)
 	pool = &rank->pools[at];
 	pool->peak_bytes += (uint64_t)values[2].number;
 	pool->end_bytes += (uint64_t)values[3].number;
+	/* What an older version stored has none. */
+	pool->requested_bytes += (uint64_t)values[values[6].type == STORE_NULL ? 2 : 6].number;
 	if (values[4].type != STORE_NULL) {
 		pool->judged = true;
 		pool->trend_bytes += values[4].real;
@@ -524,7 +526,7 @@ int fleet_load(struct fleet *fleet, struct store *store, const char *name, struc
 	if (r == 0)
 		r = store_query(
 			store,
-			"SELECT process, pool, peak_bytes, end_bytes, trend_bytes, trend FROM pools WHERE run = $1 ORDER BY pool",
+			"SELECT process, pool, peak_bytes, end_bytes, trend_bytes, trend, requested_bytes FROM pools WHERE run = $1 ORDER BY pool",
 			&key, 1, take_pool, fleet, err);
 	if (r == 0 && fleet->rank_count > 0) {
 		choose_ranks(fleet);

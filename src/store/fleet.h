@@ -17,7 +17,8 @@
 /* What a rank holds in one pool, on all its devices. */
 struct fleet_pool {
 	uint64_t peak_bytes, end_bytes;
-	double trend_bytes; /* per step */
+	uint64_t requested_bytes; /* the most that was asked for at once */
+	double trend_bytes;	  /* per step */
 	bool judged;
 	bool grows; /* its trend was judged a leak */
 };

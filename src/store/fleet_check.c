@@ -2,7 +2,7 @@
 /*
  * fleet check: limits of a file, each against every rank of a run. A line is
  *
- *     pool NAME|*  peak|end|growth  LIMIT
+ *     pool NAME|*  peak|requested|end|growth  LIMIT
  *     place TEXT|*  peak|end|growth|leaks  LIMIT     places whose line has TEXT in it, together
  *     owner TEXT|*  peak  LIMIT                      owners whose name has TEXT in it, together
  *
@@ -23,10 +23,10 @@
 #define BUDGET_BYTES 1048576u
 
 enum subject { OF_POOL, OF_PLACE, OF_OWNER, SUBJECTS };
-enum figure { PEAK, END, GROWTH, LEAKS, FIGURES };
+enum figure { PEAK, REQUESTED, END, GROWTH, LEAKS, FIGURES };
 
 static const char *const subjects[SUBJECTS] = {"pool", "place", "owner"};
-static const char *const figures[FIGURES] = {"peak", "end", "growth", "leaks"};
+static const char *const figures[FIGURES] = {"peak", "requested", "end", "growth", "leaks"};
 
 struct limit {
 	enum subject subject;
@@ -108,6 +108,7 @@ static int parse_line(char *line, unsigned int number, struct limit *out, struct
 				 "--budget, line %u: '%.40s' is not pool, place or owner", number,
 				 subject);
 	if (out->figure == FIGURES || (out->subject == OF_POOL && out->figure == LEAKS) ||
+	    (out->subject != OF_POOL && out->figure == REQUESTED) ||
 	    (out->subject == OF_OWNER && out->figure != PEAK))
 		return error_set(err, MSCOPE_E_USAGE, "--budget, line %u: %s has no figure '%.40s'",
 				 number, subject, figure == NULL ? "" : figure);
@@ -174,7 +175,9 @@ static void measure_pools(struct checking *c)
 			const struct fleet_pool *pool = &c->fleet->ranks[i].pools[k];
 			double value = c->limit->figure == PEAK	 ? (double)pool->peak_bytes
 				       : c->limit->figure == END ? (double)pool->end_bytes
-								 : pool->trend_bytes;
+				       : c->limit->figure == REQUESTED
+					       ? (double)pool->requested_bytes
+					       : pool->trend_bytes;
 
 			/* Of all pools each is checked: the worst counts. */
 			if (value > c->values[i])

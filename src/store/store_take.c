@@ -7,7 +7,6 @@
 
 #include "analysis/alive.h"
 #include "analysis/leaks.h"
-#include "analysis/oom.h"
 #include "analysis/peak.h"
 #include "findings/site.h"
 #include "analysis/timeline.h"
@@ -463,7 +462,8 @@ static void take_pools(struct taking *taking)
 				store_u64(pool->end_blocks),
 				pool->judged ? store_real(pool->growth_bytes)
 					     : (struct store_value){.type = STORE_NULL},
-				store_str(pool->judged ? pool->trend : "")});
+				store_str(pool->judged ? pool->trend : ""),
+				store_u64(pool->requested_peak_bytes)});
 	}
 }
 
@@ -506,25 +506,25 @@ static void take_timeline(struct taking *taking)
 
 static void take_ooms(struct taking *taking)
 {
-	size_t count = 0, i;
-	const struct oom_verdict *ooms = analyses_ooms(taking->report->analyses, &count);
+	const struct findings *found = taking->digest.found;
+	size_t count = found == NULL ? 0 : FINDINGS_COUNT(found, oom), i;
 	char device[16];
 
-	for (i = 0; ooms != NULL && i < count; i++) {
+	for (i = 0; i < count; i++) {
+		const struct finding_oom *oom = &FINDINGS(found, oom)[i];
 		struct strbuf sentence = {0};
 
-		project_device_text(ooms[i].device, device);
-		oom_headline(&ooms[i], &sentence);
+		project_device_text(oom->device, device);
+		oom_headline(oom, &sentence);
 		strbuf_add_str(&sentence, ": ");
-		oom_cause_line(&ooms[i], &sentence);
+		oom_why(found, oom, &sentence);
 		add_row(taking, STORE_ooms,
 			(struct store_value[]){
 				store_int(taking->run), store_int(taking->process),
-				store_u64(ooms[i].number),
-				store_u64(run_wall_ns(replay_run(taking->replay), ooms[i].time_ns)),
-				store_str(device), store_str(pool_event_type(ooms[i].pool)),
-				store_u64(ooms[i].requested_bytes), store_known(ooms[i].free_bytes),
-				store_str(oom_cause_text(ooms[i].cause)),
+				store_u64(oom->number), store_u64(oom->time_ns), store_str(device),
+				store_str(pool_event_type(oom->pool)),
+				store_u64(oom->requested_bytes), store_known(oom->free_bytes),
+				store_str(oom_cause_text(oom->cause)),
 				store_str(strbuf_str(&sentence))});
 		strbuf_fini(&sentence);
 	}

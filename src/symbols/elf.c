@@ -98,7 +98,7 @@ static bool in_file(const struct elf *elf, uint64_t offset, uint64_t bytes)
 	return offset <= elf->file_bytes && bytes <= elf->file_bytes - offset;
 }
 
-/* New memory with a part of the file and a NUL behind it. */
+/* New memory with a part of the file, ended by a NUL. */
 static int read_new(const struct elf *elf, uint64_t offset, uint64_t bytes, uint64_t max, void *out)
 {
 	char *data;

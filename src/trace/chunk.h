@@ -117,6 +117,22 @@ struct trace_question {
 	} site[QUESTION_SITES];
 };
 
+#define TRACE_CARDS 32u
+
+/*
+ * The devices that a driver shows to the process and by what it knows each, since its management library numbers them otherwise;
+ * process, once.
+ */
+struct trace_cards {
+	_Atomic uint32_t count; /* 0: not asked yet */
+	uint32_t reserved;
+	struct {
+		uint32_t device; /* number in records */
+		uint32_t reserved;
+		uint8_t uuid[16]; /* zeros: the driver does not say */
+	} card[TRACE_CARDS];
+};
+
 struct trace_header {
 	/* Written once, before the file gets its name; never changes. */
 	char magic[8];	       /* TRACE_MAGIC */
@@ -204,6 +220,7 @@ struct trace_header {
 	_Atomic uint32_t heartbeat;    /* grows while the engine works; engine */
 	/* What the engine wants to know of the process; it need not answer. A record `keeper` does. */
 	_Alignas(64) struct trace_question question;
+	_Alignas(64) struct trace_cards cards;
 };
 
 _Static_assert(sizeof(struct trace_header) <= TRACE_IDENTITY_AT,

@@ -235,6 +235,12 @@ enum pool_fact {
 #define TORCH_KEY_SHARES      "memory_fractions"
 #define TORCH_KEY_EMPTY_CACHE "empty_cache"
 
+/* What a `host_process` record says. */
+enum host_process_state {
+	HOST_PROCESS_RUNS = 1,
+	HOST_PROCESS_ENDED = 2, /* and had this much when it was last looked at */
+};
+
 #define POOL_STREAM_UNKNOWN  UINT64_MAX
 #define POOL_PRIVATE_UNKNOWN UINT32_MAX
 

@@ -141,8 +141,11 @@ void run_release(struct run *run, uint32_t number);
  */
 int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words, uint32_t count);
 
-/* Makes a chunk of the records that were put in and have been read, so that it is packed and those beside the engine get it. */
-void run_inject_flush(struct run *run);
+/*
+ * Makes a chunk of the records that were put in and have been read, so that it is packed and those beside the engine get it. False:
+ * there are none, or some have not been read yet.
+ */
+bool run_inject_flush(struct run *run);
 
 /* Number of a consumed chunk that lies in no raw file. */
 #define RUN_CHUNK_NONE UINT32_MAX

@@ -420,14 +420,16 @@ int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words
 	return 0;
 }
 
-void run_inject_flush(struct run *run)
+bool run_inject_flush(struct run *run)
 {
 	const uint64_t *known = map_get(&run->by_writer, (struct map_key){ENGINE_WRITER, 0});
 	struct stream *s = known == NULL ? NULL : &run->streams[*known];
 
 	run_advance(run);
-	if (s != NULL && s->injected && s->opened && s->limit > 0 && s->at >= s->limit)
-		piece_done(run, s);
+	if (s == NULL || !s->injected || !s->opened || s->limit == 0 || s->at < s->limit)
+		return false;
+	piece_done(run, s);
+	return true;
 }
 
 int run_reserve(struct run *run, uint32_t ahead)

@@ -14,7 +14,7 @@
 #define SAMPLER_ROUND_ENDS  UINT32_MAX /* as `device` */
 
 struct sampler_record {
-	uint32_t device; /* physical number */
+	uint32_t device; /* physical number, unless by_uuid */
 	uint32_t pid;	 /* 0: the whole device */
 	uint64_t bytes;
 	/* What the device has in all; 0: unknown, or the record is about a process. */
@@ -22,6 +22,9 @@ struct sampler_record {
 	uint32_t vendor; /* enum vendor; 0: of the host */
 	/* Of a device: 1 if the records of all its processes came before it. */
 	uint32_t listed;
+	/* 1: programs have other numbers for devices than this one; theirs is the one of the same `uuid` (struct trace_cards). */
+	uint32_t by_uuid;
+	uint8_t uuid[16]; /* zeros: unknown */
 };
 
 #endif

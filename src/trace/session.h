@@ -65,6 +65,13 @@ enum session_analysis {
 	SESSION_TIMELINE = 1 << 18, /* of the store */
 };
 
+/* When other settings of PyTorch's pool are tried; the words of --whatif. */
+enum session_whatif {
+	SESSION_WHATIF_OFF = OPT_WHATIF_OFF,
+	SESSION_WHATIF_AUTO = OPT_WHATIF_AUTO,
+	SESSION_WHATIF_ALWAYS = OPT_WHATIF_ALWAYS,
+};
+
 /* What analysis inefficient looks for; bits of --inefficient, and of enum inefficiency in replay/facts.h. */
 enum session_waste {
 	SESSION_WASTE_EARLY = 1 << OPT_WASTE_EARLY,

@@ -45,12 +45,14 @@ static int release_shelf(struct twin *twin, uint32_t shelf)
 
 int release_all(struct twin *twin)
 {
+	bool common =
+		twin->captures == 0 || (twin->conditions.release.rules & TWIN_CAPTURE_RETRIES) != 0;
 	int status = 0;
 
 	/* Large shelves have even numbers. Between lanes the order does not matter: they share nothing but the driver. */
 	for (uint32_t small = 0; small < 2; small++)
 		for (uint32_t i = small; i < twin->shelf_count && status == 0; i += 2)
-			if (!twin->shelves[i].private_pool || twin->shelves[i].unused)
+			if (twin->shelves[i].private_pool ? twin->shelves[i].unused : common)
 				status = release_shelf(twin, i);
 	return status;
 }

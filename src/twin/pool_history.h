@@ -29,6 +29,7 @@ struct history_event {
 	uint64_t bytes; /* as requested; of segments: their size */
 	uint64_t stream;
 	uint64_t private_pool; /* 0: of none */
+	uint64_t time_ns;      /* since the epoch; 0: unknown */
 	uint32_t step;	       /* in progress, from 1; 0: none */
 	uint32_t site;	       /* of a request: number of its call site, from 1; 0: unknown */
 	uint8_t kind;

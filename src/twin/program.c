@@ -126,20 +126,35 @@ static int put_empty_cache(struct maker *m, size_t source)
 	return put(m, &(struct program_event){.kind = PROGRAM_EMPTY_CACHE}, source);
 }
 
-/* A segment of a private pool goes: no graph uses the pool any more. */
-static int put_unused(struct maker *m, const struct history_event *e, size_t source)
+/*
+ * Segments of private pools that go in the events from `next` on: no graph uses these pools any more. That comes before what gives
+ * them back.
+ */
+static int put_unused(struct maker *m, size_t next)
 {
-	uint32_t lane = 0;
-	int status;
+	const struct pool_history *h = m->program->history;
+	uint64_t stream = 0, pool = 0;
+	int status = 0;
 
-	if (e->private_pool == 0)
-		return 0;
-	status = lane_of(m, e->stream, e->private_pool, &lane);
-	return status != 0 ? status
-			   : put(m,
-				 &(struct program_event){.kind = PROGRAM_POOL_UNUSED,
-							 .lane = lane & 0xffffff},
-				 source);
+	for (; next < h->event_count && status == 0; next++) {
+		const struct history_event *e = &h->events[next];
+		struct program_event unused = {.kind = PROGRAM_POOL_UNUSED};
+		uint32_t lane = 0;
+
+		if (e->kind == HISTORY_FREE_DONE)
+			continue;
+		if (e->kind != HISTORY_SEGMENT_GONE && e->kind != HISTORY_UNMAP)
+			break;
+		if (e->private_pool == 0 || (e->private_pool == pool && e->stream == stream))
+			continue;
+		pool = e->private_pool;
+		stream = e->stream;
+		status = lane_of(m, stream, pool, &lane);
+		unused.lane = lane & 0xffffff;
+		if (status == 0)
+			status = put(m, &unused, next + 1);
+	}
+	return status;
 }
 
 static void grow(struct maker *m, const struct history_event *e)
@@ -174,7 +189,8 @@ static int take_gone(struct maker *m, const struct history_event *e, size_t sour
 	m->reserved = less_u64(m->reserved, e->bytes);
 	if (!m->gone) {
 		m->gone = true;
-		status = put_unused(m, e, source);
+		if (!m->emptied)
+			status = put_unused(m, source - 1);
 		if (status == 0 && !m->emptied && !is_retry(m, source))
 			status = put_empty_cache(m, source);
 	}
@@ -186,7 +202,9 @@ static int put_emptying(struct maker *m)
 	size_t source = m->emptying;
 
 	m->emptying = 0;
-	return source == 0 ? 0 : put_empty_cache(m, source);
+	if (source == 0)
+		return 0;
+	return put_unused(m, source) != 0 ? -ENOMEM : put_empty_cache(m, source);
 }
 
 static int take(struct maker *m, const struct history_event *e, size_t source)

@@ -9,6 +9,8 @@
 #define OBJECT_ORDER	 TWIN_OBJECT_ORDER
 #define KEEPS_EXPANDABLE TWIN_KEEPS_EXPANDABLE
 #define NEW_PARSER	 TWIN_NEW_PARSER
+#define PRIVATE_ARENAS	 TWIN_PRIVATE_ARENAS
+#define CAPTURE_RETRIES	 TWIN_CAPTURE_RETRIES
 
 static const struct twin_release RELEASES[] = {
 #define RELEASE(major, minor, rules) {(major), (minor), (rules)},

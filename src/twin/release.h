@@ -17,6 +17,8 @@ enum twin_rule {
 	TWIN_OBJECT_ORDER = 16,
 	TWIN_KEEPS_EXPANDABLE = 32,
 	TWIN_NEW_PARSER = 4,
+	TWIN_PRIVATE_ARENAS = 64,
+	TWIN_CAPTURE_RETRIES = 128,
 };
 
 struct twin_release {

@@ -70,6 +70,7 @@ struct twin {
 	size_t arena_count, arena_room;
 	uint64_t objects;      /* created so far */
 	uint64_t searches;     /* of the large pool that is not private: what ages of gc count */
+	int captures;	       /* private pools that requests go to */
 	uint64_t driver_bytes; /* given by the driver now */
 	uint64_t next_low, next_high, next_arena; /* places.c */
 	struct driver_rest driver_rests[DRIVER_RESTS];

@@ -49,6 +49,11 @@ void twin_pool_unused(struct twin *twin, uint32_t lane)
 	twin->shelves[2 * lane + 1].unused = true;
 }
 
+void twin_capturing(struct twin *twin, bool begins)
+{
+	twin->captures += begins ? 1 : -1;
+}
+
 /* ---- figures ---- */
 
 static void add_up(uint64_t *figure, uint64_t *peak, uint64_t bytes)
@@ -167,7 +172,9 @@ static int new_segment(struct twin *twin, const struct request *request, uint32_
 	*out_block = TWIN_NONE;
 	if (request->segment > less_u64(twin->conditions.limit_bytes, twin->figures.reserved))
 		return 0;
-	if (twin->conditions.settings.expandable)
+	if (twin->conditions.settings.expandable &&
+	    (!twin->shelves[request->shelf].private_pool ||
+	     (twin->conditions.release.rules & TWIN_PRIVATE_ARENAS) != 0))
 		return arena_request(twin, request->shelf, request->size, out_block);
 	if (!driver_has(twin, request->segment))
 		return 0;
@@ -198,6 +205,9 @@ static int find_more_slow(struct twin *twin, const struct request *request, uint
 		if (status != 0 || *out_block != TWIN_NONE || twin->left_record)
 			return status;
 	}
+	if ((twin->captures > 0 || twin->shelves[request->shelf].private_pool) &&
+	    (twin->conditions.release.rules & TWIN_CAPTURE_RETRIES) == 0)
+		return 0;
 	if ((status = release_all(twin)) != 0)
 		return status;
 	twin->figures.retries++;
@@ -242,6 +252,8 @@ int twin_request(struct twin *twin, uint32_t lane, uint64_t bytes, uint32_t *out
 	request.size = block_size_of(&twin->conditions.settings, &twin->conditions.release, bytes);
 	request.segment = segment_size_of(&twin->conditions.settings, request.size);
 	request.shelf = 2 * lane + (request.size <= TWIN_SMALL_MOST);
+	if (twin->shelves[2 * lane].unused) /* another graph has taken its number */
+		twin->shelves[2 * lane].unused = twin->shelves[2 * lane + 1].unused = false;
 	block = find_free(twin, &request);
 	if (block == TWIN_NONE && (status = find_more_slow(twin, &request, &block)) != 0)
 		return status;

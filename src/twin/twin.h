@@ -73,6 +73,8 @@ void twin_free(struct twin *twin);
 /* Makes lane `lane` known; `private_pool` says that its pool is given back only after twin_pool_unused(). */
 int twin_lane(struct twin *twin, uint32_t lane, bool private_pool);
 void twin_pool_unused(struct twin *twin, uint32_t lane);
+/* Requests begin, or end, to go to a private pool: a graph is captured, or a MemPool is in use. */
+void twin_capturing(struct twin *twin, bool begins);
 
 /*
  * Requests `bytes` in a lane. 0 and the number of a block, or TWIN_NONE in `out_block` when it is refused as out of memory.

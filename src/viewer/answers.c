@@ -72,6 +72,8 @@ static void say_pools(const struct model *model, struct json *json)
 			if (pool->lines[figure].count > 0)
 				json_string(json, NULL, figures[figure]);
 		}
+		if (model_resident(model, pool) != NULL)
+			json_string(json, NULL, "resident");
 		json_end(json);
 		json_end(json);
 	}
@@ -172,29 +174,31 @@ static void say_markers(const struct model *model, bool brief, struct json *json
 /* Each refused request with its verdict. */
 static void say_ooms(struct model *model, bool brief, struct json *json)
 {
-	size_t count = 0, i;
-	const struct oom_verdict *verdicts =
-		model->complete ? analyses_ooms(&model->pass.analyses, &count) : NULL;
+	/* Naming call sites may take seconds. */
+	const struct findings *found =
+		model->complete && analyses_oom_count(&model->pass.analyses) > 0
+			? model_findings(model)
+			: NULL;
+	size_t count = found == NULL ? 0 : FINDINGS_COUNT(found, oom), i;
 	struct strbuf text = {0};
 
 	json_array(json, "ooms");
-	for (i = 0; verdicts != NULL && i < count && i < (brief ? OOMS_BRIEF : OOMS_SHOWN); i++) {
-		const struct oom_verdict *verdict = &verdicts[i];
+	for (i = 0; i < count && i < (brief ? OOMS_BRIEF : OOMS_SHOWN); i++) {
+		const struct finding_oom *oom = &FINDINGS(found, oom)[i];
 
 		json_object(json, NULL);
-		json_u64(json, "time_ns",
-			 model_since(model, run_wall_ns(model->input.run, verdict->time_ns)));
-		json_u64(json, "step", verdict->step);
-		json_u64(json, "pool", pool_index(model, verdict->pool, verdict->device));
-		json_string(json, "cause", oom_cause_text(verdict->cause));
+		json_u64(json, "time_ns", model_since(model, oom->time_ns));
+		json_u64(json, "step", oom->step);
+		json_u64(json, "pool", pool_index(model, oom->pool, oom->device));
+		json_string(json, "cause", oom_cause_text(oom->cause));
 		strbuf_reset(&text);
-		oom_headline(verdict, &text);
+		oom_headline(oom, &text);
 		json_string(json, "headline", strbuf_str(&text));
 		strbuf_reset(&text);
-		oom_cause_line(verdict, &text);
+		oom_why(found, oom, &text);
 		json_string(json, "text", strbuf_str(&text));
 		strbuf_reset(&text);
-		oom_advice(model->pass.replay, verdict, &text);
+		oom_try(found, oom, &text);
 		json_string(json, "advice", strbuf_str(&text));
 		json_end(json);
 	}
@@ -247,6 +251,47 @@ static void say_sections(struct model *model, struct json *json)
 		json_string(json, "text", strbuf_str(&text));
 		json_end(json);
 	}
+	strbuf_reset(&text);
+	if (view.found != NULL)
+		what_if_lines(view.found, &text);
+	if (text.length > 0) {
+		json_object(json, NULL);
+		json_string(json, "name", "what_if");
+		json_string(json, "title", "Other settings of PyTorch's pool");
+		json_string(json, "text", strbuf_str(&text));
+		json_end(json);
+	}
+	json_end(json);
+	strbuf_fini(&text);
+}
+
+static void say_host_finding(const char *level, const char *title, struct strbuf *text,
+			     struct json *json)
+{
+	json_object(json, NULL);
+	json_string(json, "level", level);
+	json_string(json, "title", title);
+	json_string(json, "text", strbuf_str(text));
+	json_end(json);
+	strbuf_reset(text);
+}
+
+/* Growth of resident memory, and kills because memory of the host ran out. */
+static void say_host(struct model *model, struct json *json)
+{
+	const struct findings *found = model_findings(model);
+	struct strbuf text = {0};
+	size_t i;
+
+	json_array(json, "host_findings");
+	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, host_kill); i++) {
+		host_kill_sentence(found, &FINDINGS(found, host_kill)[i], &text);
+		say_host_finding("bad", "Out of host memory", &text, json);
+	}
+	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, host_growth); i++) {
+		host_growth_sentence(found, &FINDINGS(found, host_growth)[i], &text);
+		say_host_finding("warn", "Growth of host memory", &text, json);
+	}
 	json_end(json);
 	strbuf_fini(&text);
 }
@@ -268,6 +313,7 @@ void answer_summary(struct model *model, const struct question *question, struct
 	json_u64(json, "from_ns", 0);
 	json_u64(json, "to_ns", model_since(model, model->to_ns));
 	json_bool(json, "owners", replay_is_decomposed(model->pass.replay));
+	json_bool(json, "layers", replay_has_layers(model->pass.replay));
 	say_pools(model, json);
 	say_classes(json, "classes");
 	json_bool(json, "automatic_steps", replay_steps_are_automatic(model->pass.replay));
@@ -285,6 +331,7 @@ void answer_summary(struct model *model, const struct question *question, struct
 	say_ranges(model, question->brief, json);
 	say_findings(model, question->brief, json);
 	say_ooms(model, question->brief, json);
+	say_host(model, json);
 	say_sections(model, json);
 	if (model->complete)
 		report_watch_findings(model->pass.replay,
@@ -454,6 +501,8 @@ void answer_series(struct model *model, const struct question *question, struct 
 	say_line(&pool->lines[MODEL_USED], question, "least", "most", json);
 	say_line(&pool->lines[MODEL_RESERVED], question, NULL, "reserved", json);
 	say_line(&pool->lines[MODEL_DEVICE], question, NULL, "device", json);
+	if (model_resident(model, pool) != NULL)
+		say_line(&model->resident, question, NULL, "resident", json);
 	if (say_leaked(model, question, json) < 0 || say_groups(model, question, json) < 0)
 		json_string(json, "error", "no memory");
 }

@@ -17,6 +17,7 @@
 
 enum answer_by {
 	BY_OWNER,
+	BY_LAYER, /* part of a model, with the class of its memory */
 	BY_PLACE, /* as a person reads it: one line */
 	BY_STACK, /* by all functions and lines */
 };

@@ -50,6 +50,12 @@ static bool suspects(const struct gauge *gauge, double *out)
 	return gauge->latest != NULL && gauge->latest->judged;
 }
 
+static bool resident(const struct gauge *gauge, double *out)
+{
+	*out = (double)gauge_resident(gauge);
+	return *out > 0;
+}
+
 static bool recording(const struct gauge *gauge, double *out)
 {
 	*out = gauge->state == GAUGE_RUNS;
@@ -65,6 +71,8 @@ static const struct {
 	{"lost_events_total", "counter", "Events that could not be recorded.", lost},
 	{"steps_total", "counter", "Steps that have started.", steps},
 	{"refused_requests_total", "counter", "Requests for memory that were refused.", refused},
+	{"resident_bytes", "gauge", "Bytes of the host that the process has resident (RSS).",
+	 resident},
 	{"leak_places", "gauge", "Call sites that leak.", leaks},
 	{"suspect_places", "gauge", "Call sites that may leak.", suspects},
 };
@@ -165,6 +173,37 @@ static const struct {
 	{"device_total_bytes", "gauge", "Memory of the device in bytes.", device_total},
 };
 
+static double full_step(const struct finding_forecast *forecast)
+{
+	return (double)forecast->full_step;
+}
+
+static double full_step_low(const struct finding_forecast *forecast)
+{
+	return (double)forecast->full_step_low;
+}
+
+static double full_step_high(const struct finding_forecast *forecast)
+{
+	return (double)forecast->full_step_high;
+}
+
+static double full_seconds(const struct finding_forecast *forecast)
+{
+	return forecast->seconds;
+}
+
+/* No sample: the device is not filled by leaks. */
+static const struct {
+	const char *name, *help;
+	double (*value)(const struct finding_forecast *forecast);
+} of_forecast[] = {
+	{"full_step", "Step in which the device will be full.", full_step},
+	{"full_step_low", "The same: the first in which it may be.", full_step_low},
+	{"full_step_high", "The same: the last in which it may be.", full_step_high},
+	{"seconds_until_full", "Seconds until the device will be full.", full_seconds},
+};
+
 /* The value of a label: quotes, backslashes and line feeds are escaped. */
 static void add_label(struct strbuf *out, const char *name, const char *value)
 {
@@ -185,8 +224,10 @@ static void add_label(struct strbuf *out, const char *name, const char *value)
 	strbuf_fini(&valid);
 }
 
+/* `usage` is of a pool; NULL: the sample is of a device, or of the process if that is NULL, too. */
 static void add_sample(struct strbuf *out, const char *metric, const struct board *board,
-		       const struct gauge *gauge, const struct usage *usage, double value)
+		       const struct gauge *gauge, const struct usage *usage, const uint32_t *device,
+		       double value)
 {
 	char number[32];
 
@@ -199,6 +240,10 @@ static void add_sample(struct strbuf *out, const char *metric, const struct boar
 		device_text(usage->device, number);
 		strbuf_addf(out, ",device=\"%s\",", number);
 		add_label(out, "pool", pool_event_type(usage->pool));
+	}
+	if (device != NULL) {
+		device_text(*device, number);
+		strbuf_addf(out, ",device=\"%s\"", number);
 	}
 	/* Whole numbers of bytes are exact up to 2^53. */
 	(void)snprintf(number, sizeof(number), "%.17g", value);
@@ -222,7 +267,21 @@ static void add_pools(struct strbuf *out, size_t metric, const struct board *boa
 	for (i = 0; i < count; i++) {
 		if (!usages[i].hidden && usages[i].allocations > 0 &&
 		    of_pool[metric].value(gauge, &usages[i], i, &value))
-			add_sample(out, of_pool[metric].name, board, gauge, &usages[i], value);
+			add_sample(out, of_pool[metric].name, board, gauge, &usages[i], NULL,
+				   value);
+	}
+}
+
+static void add_forecasts(struct strbuf *out, size_t metric, const struct board *board,
+			  const struct gauge *gauge)
+{
+	uint32_t i;
+
+	for (i = 0; gauge->latest != NULL && i < gauge->latest->forecast_count; i++) {
+		const struct finding_forecast *forecast = &gauge->latest->forecasts[i].found;
+
+		add_sample(out, of_forecast[metric].name, board, gauge, NULL, &forecast->device,
+			   of_forecast[metric].value(forecast));
 	}
 }
 
@@ -241,7 +300,7 @@ void board_metrics(const struct board *boards, size_t count, struct strbuf *out)
 
 				if (of_process[metric].value(gauge, &value))
 					add_sample(out, of_process[metric].name, &boards[i], gauge,
-						   NULL, value);
+						   NULL, NULL, value);
 			}
 		}
 	}
@@ -250,6 +309,13 @@ void board_metrics(const struct board *boards, size_t count, struct strbuf *out)
 		for (i = 0; i < count; i++) {
 			for (k = 0; k < boards[i].count; k++)
 				add_pools(out, metric, &boards[i], boards[i].gauges[k]);
+		}
+	}
+	for (metric = 0; metric < MSCOPE_COUNT(of_forecast); metric++) {
+		add_head(out, of_forecast[metric].name, "gauge", of_forecast[metric].help);
+		for (i = 0; i < count; i++) {
+			for (k = 0; k < boards[i].count; k++)
+				add_forecasts(out, metric, &boards[i], boards[i].gauges[k]);
 		}
 	}
 }

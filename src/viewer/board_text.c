@@ -2,7 +2,7 @@
 /*
  * A frame, in the order in which a tired person asks: is there a problem, how much is used and how fast it grows, and whose it is.
  *
- *     train.py (pid 4242), 0:12:03, step 128, 3.2 steps/s, 12,345 events/s                 live
+ *     train.py (pid 4242), 0:12:03, step 128, 3.2 steps/s, 12,345 events/s, RSS 1.2 GiB     live
  *     LEAK: 1 place grows by 4.0 MiB per step
  *
  *     RANK DEVICE POOL                USED       PEAK   RESERVED   ALLOC/s     PER STEP
@@ -54,23 +54,6 @@ static void add_grouped(struct strbuf *out, uint64_t number)
 			strbuf_add_char(out, ',');
 		strbuf_add_char(out, digits[i]);
 	}
-}
-
-/* "40 seconds", "3 hours": what a person plans by. */
-static void add_duration(struct strbuf *out, double seconds)
-{
-	static const struct {
-		double seconds;
-		const char *one, *many;
-	} units[] = {{86400, "day", "days"},
-		     {3600, "hour", "hours"},
-		     {60, "minute", "minutes"},
-		     {1, "second", "seconds"}};
-	size_t i = 0;
-
-	while (i + 1 < MSCOPE_COUNT(units) && seconds < 2 * units[i].seconds)
-		i++;
-	strbuf_add_count(out, whole(seconds / units[i].seconds + 0.5), units[i].one, units[i].many);
 }
 
 /* Brings a line, which begins at `from`, to a column; what is longer gets one blank. */
@@ -166,8 +149,10 @@ static const char *number_field(struct canvas *frame, double number)
 /* ---- the head ---- */
 
 struct sums {
-	uint64_t events, lost, refused, leaks, suspects;
-	double events_rate, steps_rate, growth_bytes, left, full_seconds;
+	uint64_t events, lost, refused, leaks, suspects, resident;
+	double events_rate, steps_rate, growth_bytes, left;
+	const struct gauge_forecast *forecast; /* of the device that is full first */
+	size_t devices;			       /* that will be full */
 	uint32_t step;
 	size_t running, waiting, blind, ended, lost_gauges;
 	bool judged, by_time, catching_up, answered;
@@ -191,6 +176,7 @@ static struct sums sum_up(const struct board *board)
 		sums.events += replay_totals(gauge->pass.replay)->events;
 		sums.lost += gauge_lost(gauge);
 		sums.refused += gauge_refused(gauge);
+		sums.resident += gauge_resident(gauge);
 		sums.events_rate += gauge->events_rate;
 		if (gauge->steps_rate > sums.steps_rate)
 			sums.steps_rate = gauge->steps_rate;
@@ -203,9 +189,11 @@ static struct sums sum_up(const struct board *board)
 		sums.answered = true;
 		sums.judged |= found->judged;
 		sums.by_time |= found->by_time;
-		if (found->full_seconds > 0 &&
-		    (sums.full_seconds == 0 || found->full_seconds < sums.full_seconds))
-			sums.full_seconds = found->full_seconds;
+		sums.devices += found->forecast_count;
+		if (found->forecast_count > 0 &&
+		    (sums.forecast == NULL ||
+		     found->forecasts[0].found.seconds < sums.forecast->found.seconds))
+			sums.forecast = &found->forecasts[0];
 		sums.leaks += found->leaks;
 		sums.suspects += found->suspects;
 		for (k = 0; k < found->kept; k++) {
@@ -247,6 +235,10 @@ static void add_title(struct canvas *frame, const struct sums *sums)
 	strbuf_add_str(line, ", ");
 	add_grouped(line, sums->events_rate > 0 ? whole(sums->events_rate + 0.5) : sums->events);
 	strbuf_add_str(line, sums->events_rate > 0 ? " events/s" : " events");
+	if (sums->resident > 0) {
+		strbuf_add_str(line, ", RSS ");
+		strbuf_add_size(line, sums->resident);
+	}
 	/* The state stands at the right edge, also where the rest is too long. */
 	if (screen_columns(strbuf_str(line)) + 9 > frame->columns) {
 		struct strbuf cut = {0};
@@ -278,10 +270,12 @@ static void add_problems(struct canvas *frame, const struct sums *sums)
 		strbuf_add_str(line, ", ");
 		add_signed(line, sums->growth_bytes);
 		strbuf_add_str(line, per);
-		if (sums->full_seconds > 0) {
-			strbuf_add_str(line, "; a device is full in about ");
-			add_duration(line, sums->full_seconds);
-		}
+		end_line(frame, RED);
+	}
+	if (sums->forecast != NULL) {
+		if (sums->devices > 1)
+			strbuf_addf(line, "first of %zu: ", sums->devices);
+		strbuf_add_str(line, sums->forecast->sentence);
 		end_line(frame, RED);
 	}
 	if (sums->suspects > 0) {
@@ -601,7 +595,8 @@ static void add_place(struct canvas *frame, const struct shared_place *place, si
 	/* The number of processes follows it, also where it is short. */
 	taken = screen_columns(strbuf_str(&pool));
 	strbuf_add_str(line, strbuf_str(&pool));
-	screen_name(strbuf_str(&where), NULL, 0, room > taken ? room - taken : 0, line);
+	screen_name(strbuf_str(&where), sum->frames, NULL, 0, room > taken ? room - taken : 0,
+		    line);
 	if (place->processes > 1)
 		strbuf_addf(line, " x%u", place->processes);
 	strbuf_fini(&where);
@@ -723,6 +718,29 @@ static void say_pools(const struct gauge *gauge, struct json *json)
 	json_end(json);
 }
 
+static void say_forecasts(const struct gauge_judgement *found, struct json *json)
+{
+	char device[16];
+	uint32_t i;
+
+	json_array(json, "forecasts");
+	for (i = 0; found != NULL && i < found->forecast_count; i++) {
+		const struct gauge_forecast *forecast = &found->forecasts[i];
+
+		device_text(forecast->found.device, device);
+		json_object(json, NULL);
+		json_string(json, "device", device);
+		json_u64(json, "step", forecast->found.step);
+		json_u64(json, "full_step", forecast->found.full_step);
+		json_u64(json, "full_step_low", forecast->found.full_step_low);
+		json_u64(json, "full_step_high", forecast->found.full_step_high);
+		json_f64(json, "seconds", forecast->found.seconds, 1);
+		json_string(json, "sentence", forecast->sentence);
+		json_end(json);
+	}
+	json_end(json);
+}
+
 static void say_places(const struct gauge_judgement *found, struct json *json)
 {
 	char device[16];
@@ -779,8 +797,11 @@ void board_json(const struct board *board, struct strbuf *out)
 		json_u64(&json, "events", replay_totals(gauge->pass.replay)->events);
 		json_u64(&json, "lost", gauge_lost(gauge));
 		json_u64(&json, "refused", gauge_refused(gauge));
+		if (gauge_resident(gauge) != 0)
+			json_u64(&json, "resident_bytes", gauge_resident(gauge));
 		say_pools(gauge, &json);
 		say_places(gauge->latest, &json);
+		say_forecasts(gauge->latest, &json);
 		json_end(&json);
 	}
 	json_end(&json);

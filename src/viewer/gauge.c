@@ -267,6 +267,16 @@ void gauge_mark(struct gauge *gauge, uint64_t now_ns)
 	gauge->mark_step = gauge->step;
 }
 
+uint64_t gauge_resident(const struct gauge *gauge)
+{
+	const struct driver_usage *host =
+		gauge->pass.replay == NULL || gauge->state == GAUGE_ENDED
+			? NULL
+			: replay_driver_usage(gauge->pass.replay, DEVICE_HOST);
+
+	return host == NULL || host->process_bytes == UINT64_MAX ? 0 : host->process_bytes;
+}
+
 uint64_t gauge_lost(const struct gauge *gauge)
 {
 	const struct trace_header *h = run_header(gauge->live.run);
@@ -289,6 +299,7 @@ uint64_t gauge_refused(const struct gauge *gauge)
 struct holding {
 	uint64_t usage;
 	const char *name;
+	bool frames; /* a stack was recorded */
 	uint64_t bytes, blocks;
 	enum growth_verdict verdict;
 	double growth_bytes;
@@ -337,8 +348,8 @@ static struct holding *holding_of(struct holdings *holdings, uint64_t usage, uin
 			  sizeof(*holdings->all)) < 0 ||
 	    map_put(&holdings->by_name, named, at) < 0)
 		return NULL;
-	holdings->all[holdings->count] =
-		(struct holding){.usage = usage, .name = name, .verdict = GROWTH_KEPT};
+	holdings->all[holdings->count] = (struct holding){
+		.usage = usage, .name = name, .frames = stack != 0, .verdict = GROWTH_KEPT};
 	return &holdings->all[holdings->count++];
 }
 
@@ -363,6 +374,52 @@ static void take_blocks(struct holdings *out)
 	}
 }
 
+static bool leaks_on(const struct findings *found, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		if (FINDINGS(found, place)[i].verdict == GROWTH_LEAK &&
+		    FINDINGS(found, place)[i].device == device)
+			return true;
+	}
+	return false;
+}
+
+static int sooner(const void *a, const void *b)
+{
+	const struct finding_forecast *x = &((const struct gauge_forecast *)a)->found;
+	const struct finding_forecast *y = &((const struct gauge_forecast *)b)->found;
+
+	if (x->full_step != y->full_step)
+		return x->full_step < y->full_step ? -1 : 1;
+	return x->device < y->device ? -1 : x->device > y->device;
+}
+
+/* As for the line on stderr: nothing is said of the first steps, of what no leak fills, or of what is years away. */
+static void take_forecasts(const struct findings *found, struct gauge_judgement *to)
+{
+	struct strbuf text = {0};
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, forecast); i++) {
+		const struct finding_forecast *forecast = &FINDINGS(found, forecast)[i];
+		struct gauge_forecast *taken = &to->forecasts[to->forecast_count];
+
+		if (to->forecast_count == GAUGE_FORECASTS ||
+		    found->judgement.last_step < FORECAST_STEPS_MIN ||
+		    forecast->seconds > FORECAST_SECONDS_MAX || !leaks_on(found, forecast->device))
+			continue;
+		strbuf_reset(&text);
+		forecast_sentence(found, forecast, &text);
+		taken->found = *forecast;
+		(void)snprintf(taken->sentence, sizeof(taken->sentence), "%s", strbuf_str(&text));
+		to->forecast_count++;
+	}
+	strbuf_fini(&text);
+	qsort(to->forecasts, to->forecast_count, sizeof(to->forecasts[0]), sooner);
+}
+
 static void take_findings(struct holdings *out, struct gauge_judgement *to)
 {
 	const struct findings *found = out->found;
@@ -373,6 +430,7 @@ static void take_findings(struct holdings *out, struct gauge_judgement *to)
 	to->by_time = found->judgement.by_time;
 	to->leaks = found->judgement.leaks;
 	to->suspects = found->judgement.suspects;
+	take_forecasts(found, to);
 	usages = replay_usages(out->replay, &count);
 	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
 		const struct finding_place *place = &FINDINGS(found, place)[i];
@@ -384,9 +442,6 @@ static void take_findings(struct holdings *out, struct gauge_judgement *to)
 			;
 		if (place->verdict == GROWTH_KEPT || k == count)
 			continue;
-		if (place->verdict == GROWTH_LEAK && place->seconds_until_full > 0 &&
-		    (to->full_seconds == 0 || place->seconds_until_full < to->full_seconds))
-			to->full_seconds = place->seconds_until_full;
 		holding = holding_of(out, k, place->stack);
 		if (holding == NULL)
 			break;
@@ -438,7 +493,8 @@ static void judge(struct gauge *gauge, struct gauge_judgement *to)
 					      .device = usages[holding->usage].device,
 					      .bytes = holding->bytes,
 					      .blocks = holding->blocks,
-					      .growth_bytes = holding->growth_bytes};
+					      .growth_bytes = holding->growth_bytes,
+					      .frames = holding->frames};
 		(void)snprintf(place->where, sizeof(place->where), "%s", holding->name);
 		to->kept++;
 	}

@@ -15,9 +15,10 @@
 #include "engine/live_run.h"
 #include "engine/pass.h"
 
-#define GAUGE_PLACES 40u  /* that are kept: leaks first, then those that hold most */
-#define GAUGE_WHERE  240u /* bytes of a place's line */
-#define GAUGE_LEVELS 11u  /* begins of steps that growth is seen over: ten steps */
+#define GAUGE_PLACES	40u  /* that are kept: leaks first, then those that hold most */
+#define GAUGE_FORECASTS 16u  /* devices */
+#define GAUGE_WHERE	240u /* bytes of a place's line */
+#define GAUGE_LEVELS	11u  /* begins of steps that growth is seen over: ten steps */
 
 enum gauge_state {
 	GAUGE_RUNS,
@@ -33,14 +34,22 @@ struct gauge_place {
 	uint32_t device;
 	uint64_t bytes, blocks;
 	double growth_bytes; /* per step; of a leak or a suspect */
+	bool frames;	     /* `where` is a row of frames: a stack was recorded */
 	char where[GAUGE_WHERE];
+};
+
+/* A device that will be full, as far as leaks make it so. */
+struct gauge_forecast {
+	struct finding_forecast found;
+	char sentence[GAUGE_WHERE + 160u];
 };
 
 /* What the child found. Lies in memory that it shares with us. */
 struct gauge_judgement {
-	bool judged;	     /* something could be judged */
-	bool by_time;	     /* there are no steps: growth is per part of the run */
-	double full_seconds; /* until a device is full at the rate of its leaks; 0: unknown */
+	bool judged;  /* something could be judged */
+	bool by_time; /* there are no steps: growth is per part of the run */
+	uint32_t forecast_count;
+	struct gauge_forecast forecasts[GAUGE_FORECASTS]; /* the first that is full stands first */
 	uint64_t leaks, suspects;
 	uint64_t place_count; /* of all places that hold something */
 	uint32_t kept;	      /* of `places` */
@@ -116,6 +125,9 @@ uint64_t gauge_peak(const struct usage *usage);
 
 /* Growth of a pool by steps, bytes per step. False: there are not enough steps yet. */
 bool gauge_growth(const struct gauge *gauge, size_t usage, double *out);
+
+/* What the process has resident of the host's memory (RSS); 0: unknown, or it has ended. */
+uint64_t gauge_resident(const struct gauge *gauge);
 
 /* Events that were not recorded, and requests for memory that were refused. */
 uint64_t gauge_lost(const struct gauge *gauge);

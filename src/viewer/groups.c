@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "findings/findings.h"
+#include "findings/say.h"
 #include "base/map.h"
 
 /*
@@ -39,12 +41,53 @@ uint64_t group_key(struct model *model, const struct model_block *block, enum an
 
 	if (by == BY_OWNER)
 		return model_owner(model, block->owner);
+	if (by == BY_LAYER)
+		return model_layer(model, block->owner);
 	if (block->outside && (by == BY_PLACE || block->stack == 0))
 		return WITHOUT_STACK | NOT_RECORDED | owner;
 	if (block->stack == 0)
 		return WITHOUT_STACK | size_class(block->size_bytes) | owner;
 	return owner | (by == BY_PLACE ? model_place(model, block->stack)
 				       : model_site(model, block->stack));
+}
+
+uint32_t group_stack(uint64_t key)
+{
+	return key & WITHOUT_STACK ? 0 : (uint32_t)key;
+}
+
+/* Adds a path with '@' for each dot, so that layers are a tree as owners are. */
+static void add_path(const char *path, size_t bytes, struct strbuf *out)
+{
+	size_t i;
+
+	strbuf_add_char(out, '@');
+	for (i = 0; i < bytes; i++)
+		strbuf_add_char(out, path[i] == '.' ? '@' : path[i]);
+}
+
+/* "HOST@Net@layers@1@up@weight@gradients": pool, model, path, tensor, class. */
+static void layer_name(const struct replay *replay, uint32_t owner, struct strbuf *out)
+{
+	const char *text = replay_owner_text(replay, owner);
+	const char *layer = replay_owner_layer(replay, owner);
+	const char *class = say_class((uint32_t)replay_owner_class(replay, owner));
+	size_t part, bytes;
+
+	strbuf_add(out, text, strcspn(text, "@"));
+	if (layer[0] == '\0')
+		strbuf_add_str(out, "@of no layer");
+	for (part = 0; layer[0] != '\0'; part++) {
+		bytes = strcspn(layer, "@");
+		if (part == 1 && bytes > 0)
+			add_path(layer, bytes, out);
+		else if (part == 3)
+			strbuf_addf(out, " (also %.*s)", (int)bytes, layer);
+		else if (part != 1)
+			strbuf_addf(out, "@%.*s", (int)bytes, layer);
+		layer += bytes + (layer[bytes] == '@');
+	}
+	strbuf_addf(out, "@%s", class == NULL ? "other" : class);
 }
 
 void group_name(struct model *model, uint64_t key, enum answer_by by, struct strbuf *out)
@@ -55,6 +98,10 @@ void group_name(struct model *model, uint64_t key, enum answer_by by, struct str
 	if (by == BY_OWNER) {
 		owner = replay_owner_text(replay, (uint32_t)key);
 		strbuf_add_str(out, owner[0] == '\0' ? "unknown owner" : owner);
+		return;
+	}
+	if (by == BY_LAYER) {
+		layer_name(replay, (uint32_t)key, out);
 		return;
 	}
 	if (key & WITHOUT_STACK)

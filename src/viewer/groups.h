@@ -8,6 +8,9 @@
 /* What tells groups apart. Those by call site are the lines that findings have: settle.c in src/findings makes the same of a peak. */
 uint64_t group_key(struct model *model, const struct model_block *block, enum answer_by by);
 
+/* The call site of a group that is made by call site; 0: none. */
+uint32_t group_stack(uint64_t key);
+
 /* Appends the group's name for people. */
 void group_name(struct model *model, uint64_t key, enum answer_by by, struct strbuf *out);
 

@@ -233,17 +233,24 @@ static void add_tables(struct file *file, size_t run, size_t pool)
 	}
 }
 
-/* What a pool held, by owner and by place. */
+/* What blocks are grouped by. */
+static const char *const groups[] = {"place", "owner", "layer"};
+
+static size_t groups_of(const struct model *model)
+{
+	return replay_has_layers(model->pass.replay) ? 3 : 2;
+}
+
+/* What a pool held, by each of these. */
 static void add_pool(struct file *file, const struct model *model, size_t run, size_t pool)
 {
-	static const char *const groups[] = {"place", "owner"};
 	const uint64_t peak = model_since(model, model->pools[pool].peak_ns);
 	char query[160], key[64];
 	uint64_t moments[2];
 	size_t i;
 
 	usual_moments(model, moments);
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < groups_of(model); i++) {
 		add_series(file, run, pool, groups[i], WIDTH);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu&of=peak",
@@ -262,12 +269,11 @@ static void add_pool(struct file *file, const struct model *model, size_t run, s
 /* Where blocks lie: at the peak, and over time. */
 static void add_rectangles(struct file *file, const struct model *model, size_t run, size_t pool)
 {
-	static const char *const groups[] = {"place", "owner"};
 	const uint64_t peak = model_since(model, model->pools[pool].peak_ns);
 	char query[128], key[64];
 	size_t i;
 
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < groups_of(model); i++) {
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu&of=peak",
 			       run, pool, groups[i], (unsigned long long)peak);

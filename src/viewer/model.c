@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
+#include "engine/what_if_finding.h"
 #include "findings/site.h"
 #include "base/array.h"
 #include "base/hash.h"
@@ -151,6 +152,19 @@ static void count_access(struct model *model, const struct row *row)
 		block->accesses++;
 }
 
+static int take_resident(struct model *model, const struct replay *replay,
+			 const struct trace_event *event)
+{
+	const struct driver_usage *host = replay_driver_usage(replay, DEVICE_HOST);
+	struct event_usage_sample sample;
+
+	event_usage_sample_decode(event->words, &sample);
+	if (sample.device != DEVICE_HOST || host == NULL || host->process_bytes == UINT64_MAX)
+		return 0;
+	return line_add(&model->resident, run_wall_ns(model->input.run, event->time_ns),
+			host->process_bytes);
+}
+
 static int on_event(void *arg, struct replay *replay, const struct trace_event *event)
 {
 	struct model *model = arg;
@@ -159,6 +173,8 @@ static int on_event(void *arg, struct replay *replay, const struct trace_event *
 	if (model->cut_ns == 0 && event->writer != CHECKPOINT_WRITER &&
 	    run_is_checkpointed(model->input.run))
 		r = model_take_checkpoint(model, replay);
+	if (r == 0 && event->type == EVENT_usage_sample)
+		r = take_resident(model, replay, event);
 	return r < 0 ? r : history_event(&model->history, model->input.run, replay, event);
 }
 
@@ -313,6 +329,8 @@ int model_open(struct model *model, const char *word, uint32_t pid, const char *
 	if (r >= 0)
 		r = spool_init(&model->blocks, directory, sizeof(struct model_block), err);
 	if (r == 0)
+		r = spool_init(&model->resident.points, directory, sizeof(struct line_point), err);
+	if (r == 0)
 		r = history_init(&model->history, directory, err);
 	if (r < 0)
 		return r;
@@ -346,6 +364,7 @@ void model_close(struct model *model)
 		for (figure = 0; figure < MODEL_FIGURES; figure++)
 			line_fini(&model->pools[i].lines[figure]);
 	}
+	line_fini(&model->resident);
 	for (i = 0; i < model->marker_count; i++)
 		free(model->markers[i].text);
 	free(model->pools);
@@ -389,10 +408,18 @@ uint32_t model_site(struct model *model, uint32_t stack)
 /* Once the run is read, its findings do not change. */
 static bool judge(struct model *model)
 {
+	struct report report = {0};
+	struct what_if_asker what_if;
+
 	if (!model->complete || model->judged)
 		return model->complete;
 	model->leaks = leaks_findings(&model->pass.analyses, model->pass.replay);
 	analyses_judge(&model->pass.analyses, model->pass.replay, 0, &model->findings);
+	if (!model->is_live) {
+		what_if_of_input(&report, &what_if, &model->input);
+		if (report.late != NULL)
+			report.late(report.late_arg, model->pass.replay, &model->findings);
+	}
 	model->judged = true;
 	return true;
 }
@@ -442,6 +469,26 @@ uint32_t model_owner(struct model *model, uint32_t owner)
 	if (owner == 0 || known != NULL)
 		return owner == 0 ? 0 : (uint32_t)*known;
 	text.a = hash_text(replay_owner_text(model->pass.replay, owner));
+	known = map_get(&model->owner_texts, text);
+	if (known != NULL)
+		first = *known;
+	else
+		(void)map_put(&model->owner_texts, text, first);
+	(void)map_put(&model->owners, number, first);
+	return (uint32_t)first;
+}
+
+uint32_t model_layer(struct model *model, uint32_t owner)
+{
+	const struct replay *replay = model->pass.replay;
+	struct map_key number = {owner, 1}, text = {0, 1};
+	const uint64_t *known = map_get(&model->owners, number);
+	uint8_t class = (uint8_t)replay_owner_class(replay, owner);
+	uint64_t first = owner;
+
+	if (known != NULL)
+		return (uint32_t)*known;
+	text.a = hash_add_byte(hash_text(replay_owner_layer(replay, owner)), class);
 	known = map_get(&model->owner_texts, text);
 	if (known != NULL)
 		first = *known;

@@ -88,6 +88,7 @@ struct model {
 	struct spool blocks; /* struct model_block */
 	struct history history;
 	uint64_t block_count;
+	struct line resident;	  /* what the process has in memory of the host (RSS) */
 	struct model_pool *pools; /* by index of usage */
 	size_t pool_count, pool_room;
 	struct model_step *steps;
@@ -180,6 +181,13 @@ static inline uint64_t model_since(const struct model *model, uint64_t time_ns)
 	return time_ns > model->from_ns ? time_ns - model->from_ns : 0;
 }
 
+/* What the process has resident is shown with pools of the host. */
+static inline const struct line *model_resident(const struct model *model,
+						const struct model_pool *pool)
+{
+	return pool->device == DEVICE_HOST && model->resident.count > 0 ? &model->resident : NULL;
+}
+
 static inline bool model_lives(const struct model_block *block, uint64_t time_ns)
 {
 	return block->start_ns <= time_ns && block->end_ns > time_ns;
@@ -202,6 +210,9 @@ uint32_t model_site(struct model *model, uint32_t stack);
 
 /* The owner that stands for all with the same text. */
 uint32_t model_owner(struct model *model, uint32_t owner);
+
+/* The first owner with the same layer and class; of those without a layer, with the same class. */
+uint32_t model_layer(struct model *model, uint32_t owner);
 
 /* The first site whose name is the same: what a person takes for one call site. 0 without a stack. */
 uint32_t model_place(struct model *model, uint32_t stack);

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/map.h"
+#include "findings/differ.h"
 #include "viewer/groups.h"
 
 #define MOMENT_GROUPS	  200u /* that a moment names */
@@ -250,132 +251,176 @@ void answer_highest(struct model *model, const struct question *question, struct
 
 /* ---- two moments ---- */
 
-/* A group of both sides: groups with the same name are the same one, also in another run. */
-struct pair {
-	char *name;
-	uint64_t bytes[2], blocks[2];
+/* A group of both sides. */
+struct both {
+	const char *name; /* as the later side says it; borrowed */
+	int64_t bytes[2];
+	uint64_t blocks[2];
 };
 
-struct pairs {
-	struct pair *list;
-	size_t count, room;
-	struct map by_name;
+struct couple {
+	struct model *models[2];
+	struct shares shares[2];
+	struct differ differ;
+	struct both *list; /* by the line of `differ` */
+	size_t room;
 };
 
-static int add_side(struct pairs *pairs, int side, const struct shares *shares)
+/* Groups of one run are the same by their keys; of two runs call sites by their stacks, and others by their names. */
+static struct differ_keys keys_of(const struct couple *couple, int side, const struct share *share,
+				  enum answer_by by)
 {
+	struct model *model = couple->models[side];
+	uint32_t stack = by == BY_OWNER || by == BY_LAYER ? 0 : group_stack(share->key);
+	const char *owner = stack == 0 ? NULL : strstr(share->name, "  (");
+	struct differ_keys keys = {share->key, share->key};
+
+	if (couple->models[0] == couple->models[1])
+		return keys;
+	keys.exact = keys.loose =
+		stack == 0 ? hash_text(share->name) : hash_text(owner == NULL ? "" : owner);
+	differ_add_stack(&keys, model->pass.replay, stack);
+	return keys;
+}
+
+static int add_side(struct couple *couple, int side, enum answer_by by)
+{
+	const struct shares *shares = &couple->shares[side];
 	size_t i;
 	int r = 0;
 
 	for (i = 0; i < shares->count && r == 0; i++) {
 		const struct share *share = &shares->list[i];
-		struct map_key key = {hash_text(share->name), strlen(share->name)};
-		const uint64_t *at = map_get(&pairs->by_name, key);
-		size_t number = at == NULL ? pairs->count : *at;
+		uint32_t line;
 
-		if (at == NULL) {
-			if (array_reserve(&pairs->list, &pairs->room, number + 1,
-					  sizeof(*pairs->list)) < 0 ||
-			    map_put(&pairs->by_name, key, number) < 0)
-				r = -ENOMEM;
-			else
-				pairs->list[pairs->count++] =
-					(struct pair){.name = strdup(share->name)};
-		}
-		if (r == 0) {
-			pairs->list[number].bytes[side] += share->bytes;
-			pairs->list[number].blocks[side] += share->blocks;
-		}
+		r = differ_add(&couple->differ, side, 0, keys_of(couple, side, share, by), &line);
+		if (r < 0 || array_reserve(&couple->list, &couple->room, couple->differ.count,
+					   sizeof(*couple->list)) < 0)
+			return -ENOMEM;
+		if (!couple->differ.lines[line].there[!side])
+			couple->list[line] = (struct both){0};
+		couple->differ.lines[line].alike[side][0] = share->bytes;
+		couple->differ.lines[line].alike[side][1] = share->blocks;
+		couple->list[line].name = share->name;
+		couple->list[line].bytes[side] = (int64_t)share->bytes;
+		couple->list[line].blocks[side] = share->blocks;
 	}
 	return r;
 }
 
-static uint64_t change_of(const struct pair *pair)
+static void add_figures(struct both *to, const struct both *from)
 {
-	return pair->bytes[1] > pair->bytes[0] ? pair->bytes[1] - pair->bytes[0]
-					       : pair->bytes[0] - pair->bytes[1];
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		to->bytes[side] += from->bytes[side];
+		to->blocks[side] += from->blocks[side];
+	}
+}
+
+/* Those that are one become one. How many are left; negative: no memory. */
+static int join_sides(struct couple *couple, size_t *out_count)
+{
+	size_t i, count = 0;
+	int r = differ_pair(&couple->differ);
+
+	for (i = 0; i < couple->differ.count && r == 0; i++) {
+		uint32_t line = differ_line(&couple->differ, (uint32_t)i);
+
+		/* What moved has the name of the later side. */
+		if (line != i)
+			couple->list[line].name = couple->list[i].name;
+	}
+	for (i = 0; i < couple->differ.count && r == 0; i++)
+		r = differ_join(&couple->differ, (uint32_t)i, couple->list[i].name);
+	for (i = couple->differ.count; i-- > 0 && r == 0;) {
+		uint32_t line = differ_line(&couple->differ, (uint32_t)i);
+
+		if (line != i)
+			add_figures(&couple->list[line], &couple->list[i]);
+	}
+	for (i = 0; i < couple->differ.count && r == 0; i++) {
+		if (differ_line(&couple->differ, (uint32_t)i) == i)
+			couple->list[count++] = couple->list[i];
+	}
+	*out_count = count;
+	return r;
 }
 
 static int by_change(const void *a, const void *b)
 {
-	const struct pair *x = a, *y = b;
-	uint64_t of_x = change_of(x), of_y = change_of(y);
+	const struct both *x = a, *y = b;
+	int order = differ_order(x->bytes, y->bytes);
 
-	if (of_x != of_y)
-		return of_x > of_y ? -1 : 1;
-	if (x->bytes[0] != y->bytes[0])
-		return x->bytes[0] > y->bytes[0] ? -1 : 1;
-	return strcmp(x->name == NULL ? "" : x->name, y->name == NULL ? "" : y->name);
+	return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-static void say_pair(const struct pair *pair, const char *name, struct json *json)
+static void say_both(const struct both *both, const char *name, struct json *json)
 {
+	int side;
+
 	json_array(json, NULL);
-	json_string(json, NULL, name == NULL ? "" : name);
-	json_u64(json, NULL, pair->bytes[0]);
-	json_u64(json, NULL, pair->blocks[0]);
-	json_u64(json, NULL, pair->bytes[1]);
-	json_u64(json, NULL, pair->blocks[1]);
+	json_string(json, NULL, name);
+	for (side = 0; side < 2; side++) {
+		json_i64(json, NULL, both->bytes[side]);
+		json_u64(json, NULL, both->blocks[side]);
+	}
 	json_end(json);
 }
 
-static void say_pairs(struct pairs *pairs, struct json *json)
+static void say_differences(struct both *list, size_t count, struct json *json)
 {
-	struct pair rest = {0};
+	struct both rest = {0};
 	size_t i;
-	int side;
 
-	if (pairs->count > 0)
-		qsort(pairs->list, pairs->count, sizeof(*pairs->list), by_change);
+	if (count > 0)
+		qsort(list, count, sizeof(*list), by_change);
 	/* name, then bytes and blocks of A and of B. */
 	json_array(json, "groups");
-	for (i = 0; i < pairs->count; i++) {
-		if (i < DIFFERENCE_GROUPS) {
-			say_pair(&pairs->list[i], pairs->list[i].name, json);
-			continue;
-		}
-		for (side = 0; side < 2; side++) {
-			rest.bytes[side] += pairs->list[i].bytes[side];
-			rest.blocks[side] += pairs->list[i].blocks[side];
-		}
+	for (i = 0; i < count; i++) {
+		if (i < DIFFERENCE_GROUPS)
+			say_both(&list[i], list[i].name, json);
+		else
+			add_figures(&rest, &list[i]);
 	}
-	if (pairs->count > DIFFERENCE_GROUPS)
-		say_pair(&rest, "all others", json);
+	if (count > DIFFERENCE_GROUPS)
+		say_both(&rest, "all others", json);
 	json_end(json);
 }
 
 void answer_difference(struct model *model, const struct question *question, struct json *json)
 {
-	struct model *const models[2] = {model, question->other == NULL ? model : question->other};
+	struct couple couple = {
+		.models = {model, question->other == NULL ? model : question->other}};
 	const uint32_t pools[2] = {question->pool, question->other_pool};
 	const uint64_t times[2] = {question->at_ns, question->and_ns};
 	static const char *const sides[2] = {"a", "b"};
-	struct pairs pairs = {0};
+	size_t count = 0;
 	int side, r = 0;
-	size_t i;
 
 	for (side = 0; side < 2 && r == 0; side++) {
-		struct shares shares = {0};
+		struct model *of = couple.models[side];
 
-		if (pools[side] >= models[side]->pool_count) {
+		if (pools[side] >= of->pool_count) {
 			json_string(json, "error", "no such pool");
 			break;
 		}
-		r = shares_at(models[side], pools[side], question->by, times[side], &shares);
+		r = shares_at(of, pools[side], question->by, times[side], &couple.shares[side]);
 		if (r == 0)
-			r = add_side(&pairs, side, &shares);
-		shares_fini(&shares);
+			r = add_side(&couple, side, question->by);
 		json_object(json, sides[side]);
-		json_u64(json, "at_ns", model_since(models[side], times[side]));
-		json_u64(json, "step", model_step(models[side], times[side]));
-		say_figures(&models[side]->pools[pools[side]], times[side], json);
+		json_u64(json, "at_ns", model_since(of, times[side]));
+		json_u64(json, "step", model_step(of, times[side]));
+		say_figures(&of->pools[pools[side]], times[side], json);
 		json_end(json);
 	}
+	if (r == 0)
+		r = join_sides(&couple, &count);
 	if (r < 0)
 		json_string(json, "error", "no memory");
-	say_pairs(&pairs, json);
-	for (i = 0; i < pairs.count; i++)
-		free(pairs.list[i].name);
-	free(pairs.list);
-	map_fini(&pairs.by_name);
+	say_differences(couple.list, r < 0 ? 0 : count, json);
+	free(couple.list);
+	differ_fini(&couple.differ);
+	for (side = 0; side < 2; side++)
+		shares_fini(&couple.shares[side]);
 }

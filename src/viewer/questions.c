@@ -282,7 +282,9 @@ static struct question question_of(const struct model *model, struct model *othe
 		.from_ns = time_of(model, query, "from", model->from_ns),
 		.to_ns = time_of(model, query, "to", model->to_ns),
 		.width = (uint32_t)number_of(query, "width", WIDTH),
-		.by = is_value(query, "by", "place") ? BY_PLACE : BY_OWNER,
+		.by = is_value(query, "by", "place")   ? BY_PLACE
+		      : is_value(query, "by", "layer") ? BY_LAYER
+						       : BY_OWNER,
 		.what = is_value(query, "of", "leaks")	? OF_LEAKS
 			: is_value(query, "of", "all")	? OF_ALL
 			: is_value(query, "of", "peak") ? OF_PEAK

@@ -7,24 +7,27 @@
 #include "analysis/leaks.h"
 #include "analysis/peak.h"
 #include "base/array.h"
+#include "base/hash.h"
 #include "base/map.h"
 #include "viewer/groups.h"
 
 #define NODES_MAX   200000u
-#define SHARE_LEAST 2000u /* what is less than one part of so many is not shown */
+#define SHARE_LEAST 2000u /* what is less than one part in 2,000 is not shown */
 
 struct node {
 	char *name;  /* of the function */
 	char *where; /* "file:line", or NULL */
 	bool user;
-	uint32_t parent, first, next; /* indices, 0: none; node 0 is the root */
-	uint64_t bytes[2];	      /* of the two moments */
+	uint32_t parent,
+		next; /* indices, 0: none; node 0 is the root. `next` has the same key in `by_key` */
+	uint64_t bytes[2]; /* of the two moments */
 	uint64_t blocks[2];
 };
 
 struct tree {
 	struct node *nodes;
 	size_t count, room;
+	struct map by_key; /* the last node of a key, see child_key() */
 	bool failed;
 };
 
@@ -130,19 +133,30 @@ static bool same(const char *a, const char *b)
 	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-/* The child with this name, new or known; 0: no memory. */
+static struct map_key child_key(uint32_t parent, const char *name, const char *where)
+{
+	return (struct map_key){hash_text(name),
+				(where == NULL ? 0 : hash_text(where)) ^ (uint64_t)parent << 32};
+}
+
+/* The child with this name, made if it is new; 0: the tree is full. */
 static uint32_t child_of(struct tree *tree, uint32_t parent, const char *name, const char *where,
 			 bool user)
 {
+	struct map_key key = child_key(parent, name, where);
+	const uint64_t *known = map_get(&tree->by_key, key);
+	uint32_t last = known == NULL ? 0 : (uint32_t)*known, at;
 	struct node *node;
-	uint32_t at;
 
-	for (at = tree->nodes[parent].first; at != 0; at = tree->nodes[at].next) {
-		if (same(tree->nodes[at].name, name) && same(tree->nodes[at].where, where))
+	for (at = last; at != 0; at = node->next) {
+		node = &tree->nodes[at];
+		if (node->parent == parent && same(node->name, name) && same(node->where, where))
 			return at;
 	}
-	if (tree->count >= NODES_MAX ||
-	    array_reserve(&tree->nodes, &tree->room, tree->count + 1, sizeof(*tree->nodes)) < 0) {
+	if (tree->count >= NODES_MAX)
+		return 0;
+	if (array_reserve(&tree->nodes, &tree->room, tree->count + 1, sizeof(*tree->nodes)) < 0 ||
+	    map_put(&tree->by_key, key, tree->count) < 0) {
 		tree->failed = true;
 		return 0;
 	}
@@ -152,9 +166,8 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, const char *name, c
 			      .where = where == NULL ? NULL : strdup(where),
 			      .user = user,
 			      .parent = parent,
-			      .next = tree->nodes[parent].first};
+			      .next = last};
 	tree->failed |= node->name == NULL;
-	tree->nodes[parent].first = at;
 	return at;
 }
 
@@ -233,6 +246,16 @@ static void say_tree(const struct tree *tree, bool two, struct json *json)
 	free(number);
 }
 
+/* More bytes first: what finds no room any more stays in the bytes of its callers. */
+static int by_bytes(const void *a, const void *b)
+{
+	const struct held *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
 void answer_tree(struct model *model, const struct question *question, struct json *json)
 {
 	struct model *const models[2] = {model, question->other == NULL ? model : question->other};
@@ -251,6 +274,8 @@ void answer_tree(struct model *model, const struct question *question, struct js
 		struct all_held all = {0};
 
 		hold_side(models[side], question, pools[side], times[side], &all);
+		if (all.count > NODES_MAX / 32)
+			qsort(all.list, all.count, sizeof(*all.list), by_bytes);
 		for (i = 0; i < all.count; i++)
 			plant(models[side], &tree, &all.list[i], side);
 		tree.failed |= all.failed;
@@ -266,4 +291,5 @@ void answer_tree(struct model *model, const struct question *question, struct js
 		free(tree.nodes[i].where);
 	}
 	free(tree.nodes);
+	map_fini(&tree.by_key);
 }

@@ -75,7 +75,8 @@ def test_a_random_kill_loses_no_call_that_had_returned(crash, kills, kill_seed, 
 @pytest.mark.parametrize("kind", ["program", "all"])
 def test_a_kill_amid_checkpoints_loses_nothing(crash, kills, kill_seed, kind):
     """--max-trace drops chunks and leaves checkpoints: calls made, rows kept and figures said are the same. `--kills=7500`: 200 of these. Not
-    with frees that fail: rows of a trace that was cut cannot be written again without them."""
+    with frees that fail: rows of a trace that was cut cannot be written again without them. When the engine is killed first and the machine
+    is busy, the program reaches the limit before it is killed, too: what it made then is counted."""
     cut = 0
     for number in range(max(1, kills // 75)):
         chance = random.Random(kill_seed * 1000003 + number)
@@ -87,7 +88,7 @@ def test_a_kill_amid_checkpoints_loses_nothing(crash, kills, kill_seed, kind):
         if victim.sessions():
             crash.recover(victim)
         try:
-            rows = victim.check()
+            rows = victim.check(bounded=True)
             _, project = victim.rows()
             info = crash.info(project)
             assert info["rows"] == rows, f"{rows} rows, said {info['rows']}"

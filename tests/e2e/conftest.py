@@ -25,6 +25,7 @@ NUMBERS = {
     "crowd": (100, "processes of one launch (test_processes.py)"),
     "culprits": (24, "times that watched memory is overwritten (test_culprits.py)"),
     "events": (400000, "events of one launch (test_processes.py)"),
+    "fillings": (3, "programs that fill a device slowly (test_forecast.py)"),
     "fleets": (4, "runs of synthetic ranks with planted outliers (test_fleet.py)"),
     "forks": (12, "forks of each kind while the loader is busy (test_fork_walks.py)"),
     "gpus": (6, "random programs on CUDA's driver (test_cuda.py)"),

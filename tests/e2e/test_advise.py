@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_advise.py"
-NAMED = ("transformer", "cnn", "unet", "rnn", "lstm", "nested", "keeps")
+HELD = TARGET.with_name("torch_held.py")
+NAMED = ("transformer", "cnn", "unet", "rnn", "lstm", "room", "nested", "keeps")
 RECORD = ("--device=cpu", "--call-stack=python", "--analysis=decompose", "--format=none")
 CLOSE = 0.01
 WORTH = 0.02  # what lowers the peak by more must be named
@@ -64,6 +65,38 @@ def test_each_figure_is_what_the_changed_program_needs(msmemscope, python, seeds
     assert compared >= 60
 
 
+def test_results_that_are_held_through_the_backward_pass_can_be_freed(msmemscope, python, networks):
+    """However they are held; of a program that holds none nothing is said. The line is where the program gets the result."""
+    numbers = [str(40 + number) for number in range(max(7, networks // 6))]
+    run = msmemscope(*RECORD, "--events=alloc,free,access", "--", *python, HELD, "plain", *numbers).check()
+    projects = {project.pid: project for project in run.projects()}
+    truths = {line["seed"]: line for line in lines(msmemscope.bare(*python, HELD, "truth", *numbers).check().stdout)}
+    source, named = HELD.read_text().splitlines(), 0
+    for line in lines(run.stdout):
+        pool, truth = advice(msmemscope, projects[line["pid"]]), truths[line["seed"]]
+        said = [one for one in pool["advice"] if one["rule"] == "free_earlier"]
+        assert pool["peak_bytes"] == truth["peak_bytes"]
+        if line["how"] == "nothing":
+            assert not said and truth["freed_bytes"] == truth["peak_bytes"], said
+            continue
+        [one] = said or [{"peak_bytes": pool["peak_bytes"], "line": None}]
+        assert abs(one["peak_bytes"] - truth["freed_bytes"]) <= CLOSE * truth["freed_bytes"], (line, truth, one)
+        if one["line"] is not None:
+            assert one["cost"] == "no cost" and "model(tokens)" in source[int(one["line"].rpartition(":")[2]) - 1] or line["how"] == "caller", one
+            named += 1
+    assert named >= 4
+
+
+def test_nothing_that_the_graph_holds_is_called_free(msmemscope, python):
+    run = msmemscope(*RECORD, "--events=alloc,free,access", "--", *python, TARGET, "plain", "transformer", "unet", "rnn", "lstm", "room", "again", "compiled").check()
+    projects = {project.pid: project for project in run.projects()}
+    for line in lines(run.stdout):
+        pool = advice(msmemscope, projects[line["pid"]])
+        assert any("what its code uses is not seen" in one for one in pool["refused"]) == (line["network"] == "compiled")
+        assert [one for one in pool["advice"] if one["rule"] == "free_earlier"] == [], line
+        assert line["network"] in ("again", "compiled") or any(one["rule"] == "checkpoint" for one in pool["advice"]), "a run with accesses has the other advice, too"
+
+
 def test_the_screen_has_the_best_lines_with_cost_and_source(msmemscope, python):
     project = record(msmemscope, python, "transformer")["transformer"]
     pool = advice(msmemscope, project)
@@ -71,7 +104,10 @@ def test_the_screen_has_the_best_lines_with_cost_and_source(msmemscope, python):
     said = re.fullmatch(r"Advice for the CPU \(peak [\d.]+ MiB, step (\d)\)", text[0])
     peak = next(one for one in json.loads((project.path / "findings.json").read_text())["processes"][0]["peaks"] if one["device"] == "cpu")
     assert (pool["device"], pool["peak_bytes"], pool["step"]) == ("cpu", peak["bytes"], peak["step"]) and int(said[1]) == peak["step"]
-    assert len(text) <= 6
+    assert len(text) <= 9
+    assert text[-3:] == ["Not tried:", "  Freeing results earlier: the run has no accesses; record it with --events=alloc,free,access as well.",
+                         "Seconds are those of the recorded run, which is slower than one by itself."]
+    text = text[:-3]
     found = [re.fullmatch(r"  -([\d.]+) MiB +(.*?)  +(\+.* per step \(\+\d+ %\)|less precision|no cost)(?:  +(\S+:\d+)(?: and others)?)?", line) for line in text[1:]]
     assert all(found), text
     sizes = [float(one[1]) for one in found]

@@ -482,6 +482,27 @@ def test_an_engine_that_cannot_start_is_told_and_nothing_else(scripts, out):
         assert "Traceback" not in run.stderr
 
 
+def test_an_engine_that_is_behind_is_waited_for_as_long_as_is_said(scripts):
+    """stop() goes on without complete files, says so once, and nothing is lost."""
+    run = scripts.preloaded("""
+import os, signal, time, npu, msmemscope
+msmemscope.config(output=os.environ["OUT"])
+npu.start()
+[engine] = npu.engines()
+os.kill(engine, signal.SIGSTOP)
+for _ in range(2):
+    block = npu.alloc(4096)
+    before = time.monotonic()
+    npu.stop()
+    assert time.monotonic() - before < 8
+    npu.start()
+npu.stop()
+os.kill(engine, signal.SIGCONT)
+""", env={"MSMEMSCOPE_STOP_WAIT": 1})
+    assert run.stderr.count("the engine has not caught up with this program") == 1 and "does not answer" not in run.stderr, run.stderr
+    scripts.exact(run, traced=False, on=False)
+
+
 def test_a_blocked_stop_never_happens_when_the_engine_is_stopped(scripts):
     """An engine that does not answer is given up after a while."""
     run = scripts.preloaded("""

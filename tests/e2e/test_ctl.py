@@ -245,8 +245,8 @@ def test_a_python_program_without_the_collector_is_recorded_with_call_sites(msme
     assert process.stdout.readline() == b"ready\n"
     assert "install gdb" in ask(1, "attach", process.pid, PATH="/nowhere")
     assert "--trace-dir cannot be set" in ask(1, "attach", process.pid, "--trace-dir=/tmp")
-    said = ask(0, "attach", process.pid, f"--output={out / 'results'}", "--call-stack=python:4")
-    assert f"process {process.pid} is now recorded" in said and "allocated before, and its frees, are not recorded" in said
+    said = ask(0, "attach", process.pid, f"--output={out / 'results'}", "--call-stack", "python:4", "--duration=600")
+    assert f"process {process.pid} is now recorded for 600 s" in said and "allocated before, and its frees, are not recorded" in said
     (out / "go").touch()
     while not (out / "worked").exists():
         time.sleep(0.01)

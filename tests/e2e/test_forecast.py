@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device that fills is announced while the program runs: once, in time, and with a step near the truth that the program prints."""
+import concurrent.futures
+import json
+import random
 import re
+import subprocess
 import sys
+import time
+from pathlib import Path
 
+from scripts import PYTHON, python_path
 
 SEEDS = (1, 6, 16, 20)
+FILLS = Path(__file__).resolve().parents[1] / "targets" / "python" / "runs_out.py"
+SIDE_BY_SIDE = 6
 SAID = re.compile(r"process \d+: NPU 0 will be full at step ([\d,]+)(?: to ([\d,]+))?")
 
 
@@ -73,3 +82,31 @@ for step in range(20):
         assert run.returncode == status, str(run)
     [told] = msmemscope.info(run.project())["forecasts"]
     assert told["full_step_low"] <= 20 + 390 <= told["full_step_high"] and told["total_bytes"] == 512 << 20
+
+
+def told_by(msmemscope, dist, seed, out):
+    """The step that memory ran out in, the one in progress when that was announced (0: never), and the forecast when half of the way was gone."""
+    out.mkdir(parents=True)
+    steps, told = out / "step", out / "told"
+    env = {**surroundings(seed, out), "SIMNPU_HBM": f"{random.Random(seed).choice((512, 768, 1024, 2048, 4096))}M",
+           "TRUTH": "/dev/null", "STEP": str(steps), "PYTHONPATH": python_path(dist)}
+    full = json.loads(msmemscope.bare(PYTHON, FILLS, "fills", seed, "fast", env=env).check().stdout)["full"]
+    started = msmemscope.start(f"--on-forecast=cp {steps} {told}", "--", PYTHON, FILLS, "fills", seed, env=env, output=out / "o")
+    while started.process.poll() is None and (not steps.exists() or int(steps.read_text()) < full // 2):
+        time.sleep(0.02)
+    [process] = json.loads(msmemscope("top", out / "o", "--once", "--json", output=False).check().stdout)["processes"]
+    assert json.loads(started.finish().check().stdout)["full"] == full
+    return full, int(told.read_text()) if told.exists() else 0, process["forecasts"]
+
+
+def test_random_programs_are_told_in_time_and_the_step_is_near(msmemscope, dist, out, fillings):
+    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as side_by_side:
+        found = dict(zip(range(100, 100 + fillings), side_by_side.map(lambda seed: told_by(msmemscope, dist, seed, out / str(seed)), range(100, 100 + fillings))))
+    late, far, outside = [], [], []
+    for seed, (full, told, forecasts) in found.items():
+        assert full >= 30 and not 0 < told < 10, (seed, full, told)
+        late += [seed] * (told == 0 or told + 5 > full)
+        far += [seed] * (len(forecasts) != 1 or abs(forecasts[0]["full_step"] - full) * 10 > full)
+        outside += [seed] * (len(forecasts) != 1 or not forecasts[0]["full_step_low"] <= full <= forecasts[0]["full_step_high"] + 1)
+    print(f"{fillings} programs; not told 5 steps ahead: {late}; more than 10 % off at half of the way: {far}; outside the range: {outside}")
+    assert len(late) * 20 <= fillings and len(far) * 10 <= fillings and len(outside) * 10 <= fillings, found

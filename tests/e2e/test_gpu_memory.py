@@ -203,7 +203,7 @@ print(json.dumps({"kept": len(kept)}))
 
 
 @pytest.mark.parametrize("mib, size, kept, cause, why", [
-    (512, 2500, 4, "growth", "driver memory (HAL) grew by 1.5 GiB over the run"),
+    (512, 2500, 4, "growth", "memory of the CUDA driver grew by 1.5 GiB over the run"),
     (1024, 2500, 2, "full", "the program needs more than there is: it holds 2.0 GiB in 2 blocks, has freed nothing so far, and asks for more")])
 def test_one_more_of_the_same_is_no_spike(gpu, msmemscope, targets, out, mib, size, kept, cause, why):
     script = out / "program.py"

@@ -44,6 +44,14 @@ def run():
         train(step)
 run()
 """,
+    "outputs": MODEL + """
+def run():
+    outputs = []
+    for step in range(40):
+        outputs.append(model(torch.randn(8, 16)))
+        train(step)
+run()
+""",
     "healthy": MODEL + """
 def main():
     latest = None
@@ -119,7 +127,17 @@ def test_memory_that_only_a_graph_holds_is_followed_to_the_list_of_losses(parts,
     assert {keeper["name"] for keeper in keepers} == {"history"}
     assert "graph" in {keeper["kind"] for keeper in keepers}
     assert any("MeanBackward0" in keeper["holds"] for keeper in keepers)
-    assert "append loss.item() or loss.detach(), or clear the list" in {keeper["cure"] for keeper in keepers}
+    assert "append loss.item() or loss.detach(), or clear the list" in {keeper["cure"].split("; filled at ")[0] for keeper in keepers}
+
+
+def test_the_cure_of_a_list_without_losses_does_not_name_one(parts, msmemscope):
+    """What the list holds itself goes with its items; what their graph holds goes with detach()."""
+    _document, found = places(msmemscope, parts["outputs"])
+    cures = {(keeper["kind"], keeper["cure"].split("; filled at ")[0]) for place in found for keeper in place["keepers"]
+             if keeper["name"] == "outputs"}
+    assert ("local", "remove items from the list when no longer needed; .detach() frees the graph alone, not the tensor") in cures
+    assert ("graph", "append .detach() of each, or clear the list") in cures
+    assert not any("loss" in cure for _kind, cure in cures), cures
 
 
 def test_what_no_python_object_holds_is_not_given_to_one(parts, msmemscope):
@@ -144,7 +162,41 @@ for step in range(40):
 """)
     run = msmemscope("--device=cpu", "--", *python, script).check()
     assert "  kept by: list `history` (global of train.py), 40 items, newest from step 40\n" in run.stderr, run.stderr
-    assert "  cure: remove items from the list when they are no longer needed\n" in run.stderr
+    line = script.read_text().split("history.append")[0].count("\n") + 1
+    assert f"  cure: remove items from the list when they are no longer needed; filled at train.py:{line}\n" in run.stderr
+
+
+FILLED = """
+from other import Meter
+history, both, seen, made = [], [], {}, []
+history.append(1)  # history.append
+for n in range(2):
+    both.append(n)
+    if n:
+        both += [n]
+    seen.setdefault("a", []).append(n)
+    made[:] = [n]
+meter = Meter()
+meter.add(1)
+from msmemscope._filled import filled_at
+print([filled_at(name) for name in ("history", "both", "seen['a']", "meter.values", "self.unknown", "made", "")])
+"""
+OTHER = """
+class Meter:
+    def __init__(self):
+        self.values = []
+    def add(self, value):
+        self.values.append(value)
+"""
+
+
+def test_the_line_that_fills_a_container_is_said_if_there_is_one(python, dist, out):
+    out.mkdir(exist_ok=True)
+    (out / "main.py").write_text(FILLED)
+    (out / "other.py").write_text(OTHER)
+    said = subprocess.run([*python, "main.py"], cwd=out, env={**os.environ, "PYTHONPATH": str(dist / "python")}, capture_output=True, text=True,
+                          check=True).stdout
+    assert said == "['main.py:4', '', 'main.py:9', 'other.py:6', '', 'main.py:10', '']\n"
 
 
 # 4, 8 and 16 steps are when the program is asked by itself; 12 of them make an answer of `ctl PID who`. It allocates until it is told to end.

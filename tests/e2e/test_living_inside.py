@@ -172,6 +172,35 @@ def test_smallest_stacks_are_large_enough(traced, msmemscope, program):
     result.run.check()
 
 
+def _stack_use(run):
+    """{what happened in a coroutine: bytes of its stack}"""
+    return {line.split()[0]: int(line.split()[1]) for line in run.stdout.splitlines() if re.fullmatch(r"[a-z-]+ \d+", line)}
+
+
+@stacks_or_not
+def test_events_in_coroutines_of_8_kib(traced, targets, options):
+    """The first event of a process and of a thread, new call sites, new and gone libraries, new chunks, failed frees."""
+    result = traced("coroutines", 8192, targets / "libplugin_a.so", driver="bare", options=options).exact()
+    assert len(_stack_use(result.run)) == 11
+    if not options:
+        return
+    stacks = [str(row.c_stack) for row in result.run.rows() if row.event == "MALLOC"]
+    for name in ["site_10+", "site_33+", "in_array+", "in_aligned+", "in_library+", "many+", "first+"]:
+        assert any(f"({name}" in stack for stack in stacks), name
+
+
+def test_the_stack_that_an_event_needs(traced, msmemscope, program, targets):
+    """docs/reliability.md has these figures."""
+    words = (0, targets / "libplugin_a.so")
+    library = {"LD_LIBRARY_PATH": str(targets / "bare"), "TRUTH": "/dev/null"}
+    bare = _stack_use(msmemscope.bare(*program("coroutines", *words), env=library).check())
+    used = _stack_use(traced("coroutines", *words, driver="bare", options=WITH_STACKS).exact().run)
+    more = {name: used[name] - bare[name] for name in bare}
+    assert more.pop("process") <= 3072
+    assert max(more.pop(name) for name in ("again", "sites-again", "thread-again")) <= 640
+    assert max(more.values()) <= 1792, more
+
+
 # Program closes every descriptor.
 
 @stacks_or_not

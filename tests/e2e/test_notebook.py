@@ -63,11 +63,46 @@ npu.free(first)
     assert "1.0 MiB in 1 block" in first
     # 65 MiB are there; 6 more come, then one goes that is older than the cell.
     assert "peak 71.0 MiB (+6.0 MiB), left 5.0 MiB; 3 allocations, 1 frees" in second, run
-    assert re.search(r"6\.0 MiB in 3 blocks  <ipython-input-\S+>\(2\): work", second), run
+    assert re.search(r"6\.0 MiB in 3 blocks  In\[1\]\(2\): work", second), run
     for text in (first, second):
         project = Path(text.rsplit("Files: ", 1)[1].strip())
         assert (run.out.parent / project / "report.txt").is_file()
     assert " events in " not in run.stderr, run
+
+
+KERNEL = """
+import tempfile
+class Compiler(type(shell.compile)):  # names files as ipykernel does: by the text alone, in a temporary directory
+    def get_code_name(self, raw_code, transformed_code, number):
+        return f"{tempfile.gettempdir()}/ipykernel_{os.getpid()}/{hash(raw_code)}.py"
+shell.compiler_class = Compiler
+shell.compile = Compiler()
+shell.execution_count = 1
+assert shell.run_cell("%reload_ext msmemscope").success
+"""
+
+
+@pytest.mark.parametrize("kernel", ["", KERNEL], ids=["ipython", "ipykernel"])
+def test_call_sites_are_named_by_their_cells(notebook, kernel):
+    """Functions of an earlier cell too; a cell that runs again has its new number. Not the cell that calls the magic."""
+    run = notebook(kernel + """
+def execute(text):
+    assert shell.run_cell(text, store_history=True).success
+for _ in range(2):
+    execute("def make():\\n    return npu.alloc(1 << 20)")
+    execute("%%msmemscope --output=results --call-stack=python\\nimport os\\nkept = [make() for _ in range(3)]\\nown = npu.alloc(5 << 20)")
+""")
+    [project] = run.projects()
+    stacks = [row.python_stack for row in project.rows() if row.event == "MALLOC"]
+    assert len(stacks) == 8, run
+    for at, stack in enumerate(stacks):
+        cell = 1 + 2 * (at // 4)
+        found = [line for line in stack if line.startswith("In[")]
+        assert not any("ipykernel_" in line or "ipython-input" in line for line in stack), stack
+        if at % 4 == 3:
+            assert found == [f"In[{cell + 1}](3): <module>"], stack
+        else:
+            assert found[0] == f"In[{cell}](2): make" and found[-1] == f"In[{cell + 1}](2): <module>", stack
 
 
 def test_a_cell_that_fails_ends_its_window(notebook):

@@ -2,14 +2,18 @@
 """Running out of memory: two rows SNAPSHOT for each refused request, OOM_DETAIL where the analysis is asked for, and a verdict that
 names the cause, while the program still runs. The programs know their cause, and say how many of their requests were refused."""
 import itertools
+import json
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 import rows
+from scripts import PYTHON, python_path
 
+RUNS_OUT = Path(__file__).resolve().parents[1] / "targets" / "python" / "runs_out.py"
 MIB = 1 << 20
 WORDS = {"growth": "growth", "spike": "spike", "fragmentation": "fragmentation", "outside": "outside the pool",
          "others": "other processes", "full": "full"}
@@ -55,6 +59,20 @@ def test_the_cause_is_named(msmemscope, program, out, ooms):
     assert len(wrong) * 20 <= ooms
 
 
+def test_scripts_of_other_shapes_have_a_true_cause(msmemscope, dist, out, ooms):
+    """Blocks of one size in a row, on one line or several, later among small work, growth with and without steps, true spikes."""
+    wrong = []
+    for seed in range(2 * ooms):
+        env = {"SIMNPU_HBM": f"{(512, 1024, 2048, 4096)[seed % 4]}M", "TRUTH": "/dev/null", "PYTHONPATH": python_path(dist)}
+        run = msmemscope("-q", "--format=none", "--", PYTHON, RUNS_OUT, "short", seed, env=env, output=out / str(seed))
+        truth = json.loads(run.stdout.splitlines()[0])
+        [verdict] = msmemscope.info(run.project())["oom"]
+        if verdict["cause"] not in truth["causes"]:
+            wrong.append((seed, truth, verdict["cause"]))
+    print(f"{2 * ooms - len(wrong)} of {2 * ooms} causes are true, wrong: {wrong}")
+    assert len(wrong) * 20 <= 2 * ooms, wrong
+
+
 def test_growth_names_its_place(msmemscope, program, out):
     verdict, run = try_one(msmemscope, program, "growth", 48, out, "--call-stack=c")
     assert verdict["cause"] == "growth" and run.value("marked")
@@ -81,10 +99,12 @@ def test_call_sites_with_the_same_name_are_one_line_with_all_their_bytes(msmemsc
     held = [(place["pool"], place["place"]) for place in verdict["places"]]
     assert held and len(set(held)) == len(held), held
     assert [place["bytes"] for place in verdict["places"]] == sorted((place["bytes"] for place in verdict["places"]), reverse=True)
-    report = (run.project().path / "report.txt").read_text().split("Largest places at that moment:\n")[1].splitlines()
+    report = (run.project().path / "report.txt").read_text().split("Largest call sites at that moment:\n")[1].splitlines()
     lines = [line for line in itertools.takewhile(lambda line: line.startswith("    "), report)]
     assert [line.split("  ")[-1] for line in lines] == [name for _, name in held]
     assert [line.split(" in ")[1].split(" ")[0] for line in lines] == [str(place["blocks"]) for place in verdict["places"]]
+    if "growing" in verdict:
+        assert verdict["try"].endswith(f": {verdict['growing']['place']}"), "the advice names it as all else does"
 
 
 def test_every_refusal_of_the_driver_has_two_rows_with_stacks(traced):

@@ -57,6 +57,14 @@ def built(targets, out):
     return make
 
 
+def test_a_constructor_is_named_by_the_function_that_makes_the_object(msmemscope, program):
+    """Not by the constructor of the class around it, through which every object comes."""
+    run = msmemscope("--call-stack=c", "--", *program("sessions")).check()
+    [truth] = truth_of(run)
+    assert re.search(rf"^ +16\.0 MiB +100 %  open_session \(sessions\.cpp:{truth['line']}\) -> kv::Buffer<\.\.\.>::Buffer \(sessions\.cpp:\d+\)$",
+                     run.stderr, re.M), run
+
+
 @pytest.mark.parametrize("kind", ["whole", "separate"])
 def test_functions_files_and_lines_are_those_of_the_compiler(msmemscope, built, out, kind):
     """Templates, functions that are inlined, called by the standard library or lie in a static library, and a loop that is unrolled."""
@@ -176,3 +184,22 @@ def test_a_script_is_told_by_its_own_line(msmemscope, python, out):
     [truth] = truth_of(run)
     expected = f"model.py:{truth['called']} main -> model.py:{truth['line']} Net.forward -> torch.nn.functional.relu"
     assert expected in told_by(msmemscope, run)
+
+
+SPAWNED = """
+import multiprocessing, torch
+def work():
+    kept = torch.ones(1 << 20)
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()
+"""
+
+
+def test_a_process_that_multiprocessing_spawned_is_told_by_the_users_line(msmemscope, python, out):
+    """Not by the `python -c` that starts it."""
+    script = out / "spawned.py"
+    script.write_text(SPAWNED)
+    run = msmemscope("--device=cpu", "--", *python, script).check()
+    assert re.search(r"^ +4\.0 MiB +100 %  spawned\.py:4 work$", run.stderr, re.M), run

@@ -161,6 +161,7 @@ def test_a_leak_that_fills_no_device_is_shown_as_small(launch, script, msmemscop
     run = check_screen(launch("--", *script(both, 20)).check())
     order = [run.stderr.index(words) for words in ("\nLEAK on NPU 0: +1.0 MiB per step", "\nSMALL LEAK on NPU 0: +16.0 B", "\n====== ERROR")]
     assert order == sorted(order), run
+    assert run.stderr.count("These account for") == 1 and "\nPEAK of " in run.stderr, run  # two lines for the small one, no more
 
 
 RANKS = """
@@ -187,6 +188,8 @@ def test_ranks_are_one_table_with_the_worst_first_and_a_shared_place_once(launch
     assert len(re.findall(rf"^LEAK in {ranks} of {ranks} processes: .*work\.py:7( -> .*)?$", run.stderr, re.M)) == 1, run
     assert ranks > 8 or f"Worst: work.py (pid {table[0][1]}, rank {worst})" in run.stderr
     assert re.search(r"^LEAK on NPU 0: .* per step", run.stderr, re.M), run
+    # The page of the launch is named after the worst process, as what is to be typed for more.
+    assert re.search(rf"^Files: \S+ \(report_{table[0][1]}_\w+\.html; more: msmemscope info \S+msmemscope_{table[0][1]}_\w+\)$", run.stderr, re.M), run
     processes = check_document(document.read_text())["processes"]
     assert [process["rank"] for process in processes] == list(range(ranks))
     assert {process["name"] for process in processes} == {"work.py"}

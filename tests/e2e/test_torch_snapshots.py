@@ -251,7 +251,7 @@ def test_every_analysis_takes_a_snapshot(out, msmemscope):
     for what in ("leaks", "launches", "decompose", "inefficient", "oom"):
         msmemscope("analyze", what, one, output=False).check()
     compared = msmemscope("--compare", f"--input={one},{other}").check()
-    assert "PTA on device 0" in compared.stdout
+    assert "\nPyTorch pool on GPU 0 " in compared.stdout
     for form in ("csv", "db"):
         msmemscope("export", f"--format={form}", one, "-o", out / form, output=False).check()
     result = msmemscope("export", "--format=collapsed", one, "-o", out / "folded", output=False).check()

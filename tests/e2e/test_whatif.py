@@ -187,3 +187,31 @@ def test_a_trace_and_its_pickle_carry_the_settings_of_the_allocator(msmemscope, 
     [path] = out.glob("**/*.pickle")
     kept = pickle.loads(path.read_bytes())["allocator_settings"]
     assert kept["PYTORCH_CUDA_ALLOC_CONF"] == settings and kept["expandable_segments"] is True
+
+
+@pytest.mark.parametrize("name", ["gpt", "graphs"])
+def test_the_page_of_a_snapshot_has_the_curves_too(snapshot, msmemscope, view, browser, name):
+    """Each reaches the peak that the verb says; the curve of the run's own settings is what the page has as reserved."""
+    path = snapshot(name)
+    [pool] = json.loads(msmemscope("whatif", "--json", str(path), output=False).check().stdout)["pools"]
+    opened = view(path)
+    summary = opened.ask("summary", process=0)
+    [index] = [one["index"] for one in summary["pools"] if one["pool"] == "PTA"]
+    span = {"process": 0, "pool": index, "from": 0, "to": summary["to_ns"], "width": 500}
+    answer = opened.ask("whatif", **span)
+    peaks = {one["set"]: one["reserved_peak"] for one in pool["settings"]}
+    assert {one["set"]: max(one["reserved"]) for one in answer["settings"]} == peaks
+    [own] = [one["reserved"] for one in answer["settings"] if one["set"] == answer["set"]]
+    # The recorded line changes with blocks, the replay's also with segments: where they differ, it has a level of the record.
+    reserved, levels = 0, {0}
+    for entry in pickle.loads(path.read_bytes())["device_traces"][0]:
+        reserved += {"segment_alloc": 1, "segment_free": -1}.get(entry["action"], 0) * entry["size"]
+        levels.add(reserved)
+    recorded = opened.ask("series", by="place", **span)["reserved"]
+    assert recorded[-1] == own[-1] == reserved and set(own) <= levels
+    assert sum(was == now for was, now in zip(recorded, own) if was is not None) > 490
+    page = browser()
+    page.open(f"{opened.address}#tab=timeline&pool={index}")
+    page.press("#tools button", "one => one.textContent === 'what if'")
+    page.wait("document.getElementById('main').dataset.whatif !== undefined")
+    assert page.errors == []

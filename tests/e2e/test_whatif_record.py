@@ -48,10 +48,10 @@ def pool_calls(targets, tmp_path_factory):
 @pytest.fixture
 def launch(msmemscope, pool_calls, targets, out):
     """launch(script, env): the run of a script that uses the stand-in."""
-    def run(script, env=None):
+    def run(script, env=None, options=(), at="results"):
         path = out / "script.py"
         path.write_text(START + script)
-        return msmemscope("--", "/usr/bin/python3", path, output=out / "results",
+        return msmemscope(*options, "--", "/usr/bin/python3", path, output=out / at,
                           env={"LD_LIBRARY_PATH": f"{pool_calls}:{targets}", "PYTHONPATH": str(SOURCES / "python"), "CUPTI_LIBRARY": "/nonexistent",
                                "TRUTH": "/dev/null", **(env or {})}).check()
 
@@ -175,6 +175,22 @@ torch._C.refuse(SIZE * M, 42 * M, 80 * M)
 """
 
 
+def findings(project):
+    [process] = json.loads((project.path / "findings.json").read_text())["processes"]
+    return process
+
+
+def forms(msmemscope, run, helps, sentence):
+    """Texts that say it: screens, report.txt, info. The documents must, too."""
+    project = run.project().path
+    info = json.loads(msmemscope("info", "--json", project, output=False).check().stdout)["processes"][0]
+    for process in (findings(run.project()), info):
+        [one] = process["what_if"]
+        assert one["sentence"] == sentence and one["helps"] is helps and one["set"] == ("expandable_segments:True" if helps else "")
+    return (run.stderr, msmemscope("report", "--text", project, output=False).check().stdout, (project / "report.txt").read_text(),
+            msmemscope("info", project, output=False).check().stdout)
+
+
 @pytest.mark.parametrize("size, line, fits", [
     (35, "With expandable_segments:True the pool would hold 80.0 MiB here, and this request fits.", True),
     (60, "No allocator setting that was tried on the record serves this request.", False)])
@@ -185,7 +201,7 @@ def test_an_out_of_memory_says_which_setting_serves_the_request(msmemscope, laun
     assert settings["expandable_segments:True"] is fits and settings[""] is False
     text = msmemscope("whatif", project, output=False).stdout
     assert "do not set this" not in text and f"The record ends with a request of {size}.0 MiB that was refused." in text
-    for screen in (run.stderr, msmemscope("report", "--text", project, output=False).check().stdout):
+    for screen in forms(msmemscope, run, fits, line):
         assert line in screen.splitlines()
         assert ("  export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in screen.splitlines()) is fits
 
@@ -194,8 +210,43 @@ def test_a_run_that_reserves_far_more_than_it_uses_says_what_would_save(msmemsco
     run = launch("torch.cuda.init()\nfree(request(2048 * M))\nkept = request(512 * M), request(1844 * M)\nfree(kept[0])\nfree(kept[1])\n")
     said = ("\nWith expandable_segments:True the pool would hold at most 2.3 GiB instead of 3.8 GiB.\n"
             "  export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n")
-    for screen in (run.stderr, msmemscope("report", "--text", run.project().path, output=False).check().stdout):
+    for screen in forms(msmemscope, run, True, said.splitlines()[1]):
         assert said in screen
+
+
+def test_whatif_off_and_always(msmemscope, launch):
+    wasteful = "torch.cuda.init()\nfree(request(2048 * M))\nkept = request(512 * M), request(1844 * M)\nfree(kept[0])\nfree(kept[1])\n"
+    run = launch(wasteful, options=["--whatif=off"])
+    assert "instead of" not in run.stderr and findings(run.project())["what_if"] == []
+    # Nothing is wasted here, so that only `always` says something.
+    snug = "torch.cuda.init()\nkept = request(40 * M)\nfree(kept)\n"
+    assert findings(launch(snug, at="snug").project())["what_if"] == []
+    [said] = findings(launch(snug, options=["--whatif=always"], at="always").project())["what_if"]
+    assert said["sentence"] == "No allocator setting that was tried on the record saves 5 % of what the pool reserves."
+    assert said["helps"] is False and said["refused"] is False and said["recorded_bytes"] == 40 * MIB
+
+
+def test_a_window_of_the_api_says_it_too(msmemscope, pool_calls, targets, dist, out):
+    """config(whatif=) of a program that only has the collector preloaded."""
+    script = out / "window.py"
+    script.write_text(START + """
+import msmemscope
+msmemscope.config(output=os.environ["OUT"], whatif=os.environ["WHEN"])
+msmemscope.start()
+torch.cuda.init()
+free(request(2048 * M))
+kept = request(512 * M), request(1844 * M)
+free(kept[0])
+free(kept[1])
+msmemscope.stop()
+""")
+    for when, said in (("auto", ["expandable_segments:True"]), ("off", [])):
+        env = {"LD_LIBRARY_PATH": f"{pool_calls}:{targets}", "PYTHONPATH": f"{SOURCES / 'python'}:{dist / 'python'}", "OUT": str(out / when), "WHEN": when,
+               "LD_PRELOAD": str(dist / "lib64/libascend_kernel_hook.so"), "CUPTI_LIBRARY": "/nonexistent", "TRUTH": "/dev/null"}
+        msmemscope.bare("/usr/bin/python3", script, env=env, cwd=out).check()
+        [path] = (out / when).glob("msmemscope_*")
+        [process] = json.loads((path / "findings.json").read_text())["processes"]
+        assert [one["set"] for one in process["what_if"]] == said
 
 
 # 41 MB are asked for at once. What the pool had cached decides how large the blocks and segments are.

@@ -134,7 +134,9 @@ uint64_t device_free(uint32_t device)
 {
 	uint64_t used = fake_used(state, visible[device]);
 
-	return used < fake_total() ? fake_total() - used : 0;
+	uint64_t total = fake_total(visible[device]);
+
+	return used < total ? total - used : 0;
 }
 
 bool device_charge(uint32_t device, uint64_t bytes)
@@ -150,23 +152,74 @@ void device_release(uint32_t device, uint64_t bytes)
 	atomic_fetch_sub(&own_row(device)->used, bytes);
 }
 
-/* The first item that is no number of a device ends the list, as in CUDA. */
+uint64_t device_total(uint32_t device)
+{
+	return fake_total(visible[device]);
+}
+
+/* The card that CUDA has by this number: unless told otherwise the fastest is first, here the last on the bus. */
+static uint32_t in_order(uint32_t number)
+{
+	const char *order = getenv("CUDA_DEVICE_ORDER");
+	bool reversed = fake_setting("FAKE_CUDA_FASTEST_LAST", 0) != 0 &&
+			(order == NULL || strcmp(order, "PCI_BUS_ID") != 0);
+
+	return reversed ? fake_device_count() - 1 - number : number;
+}
+
+/* A device by one item of CUDA_VISIBLE_DEVICES; FAKE_DEVICES_MAX: none. */
+static uint32_t by_name(const char *item)
+{
+	uint32_t found = FAKE_DEVICES_MAX, i;
+	char text[64], old[96], parent[64];
+
+	if (*item >= '0' && *item <= '9') {
+		unsigned long number = strtoul(item, NULL, 10);
+
+		return number < fake_device_count() ? in_order((uint32_t)number) : found;
+	}
+	fake_uuid_text(FAKE_DEVICES_MAX, parent, sizeof(parent));
+	for (i = 0; i < fake_device_count(); i++) {
+		fake_uuid_text(i, text, sizeof(text));
+		(void)snprintf(old, sizeof(old), "MIG-%s/%u/0", parent, i - fake_whole_count() + 1);
+		if (text[0] == 'M' && (strcmp(item, text) == 0 || strcmp(item, old) == 0))
+			return i;
+		/* A beginning will do, if it is of one GPU only. */
+		if (text[0] == 'G' && strncmp(item, "GPU-", 4) == 0 &&
+		    strncmp(item, text, strlen(item)) == 0) {
+			if (found != FAKE_DEVICES_MAX)
+				return FAKE_DEVICES_MAX;
+			found = i;
+		}
+	}
+	return found;
+}
+
+/* As CUDA: the first item that is no device ends the list, one that comes twice empties it, and a part of a card is the only device. */
 static void read_visible(void)
 {
-	const char *at = getenv("CUDA_VISIBLE_DEVICES");
-	uint32_t i;
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	char copy[1024], *item, *rest = copy;
+	uint32_t i, device;
 
 	visible_count = 0;
-	for (i = 0; at == NULL && i < fake_device_count(); i++)
-		visible[visible_count++] = i;
-	while (at != NULL && *at >= '0' && *at <= '9' && visible_count < FAKE_DEVICES_MAX) {
-		char *end;
-		unsigned long number = strtoul(at, &end, 10);
-
-		if (number >= fake_device_count())
+	for (i = 0; list == NULL && i < fake_device_count(); i++)
+		visible[visible_count++] = in_order(i);
+	(void)snprintf(copy, sizeof(copy), "%s", list == NULL ? "" : list);
+	while ((item = strsep(&rest, ",")) != NULL && visible_count < FAKE_DEVICES_MAX) {
+		item += strspn(item, " ");
+		device = by_name(item);
+		if (device == FAKE_DEVICES_MAX)
 			break;
-		visible[visible_count++] = (uint32_t)number;
-		at = *end == ',' ? end + 1 : "";
+		for (i = 0; i < visible_count && visible[i] != device; i++)
+			;
+		if (i < visible_count) {
+			visible_count = 0;
+			break;
+		}
+		visible[visible_count++] = device;
+		if (device >= fake_whole_count())
+			break;
 	}
 }
 
@@ -242,7 +295,7 @@ PLAIN(cuDeviceGetName, (char *out, int bytes, int device))
 
 PLAIN(cuDeviceTotalMem_v2, (size_t * out, int device))
 {
-	*out = fake_total();
+	*out = usable(device) ? device_total((uint32_t)device) : 0;
 	return usable(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -254,10 +307,10 @@ PLAIN(cuDeviceGetAttribute, (int *out, int attribute, int device))
 
 PLAIN(cuDeviceGetUuid_v2, (unsigned char *out, int device))
 {
-	uint32_t number = usable(device) ? visible[device] : 0;
-
-	memset(out, 0, 16);
-	out[3] = (unsigned char)number;
+	if (fake_setting("FAKE_CUDA_NO_UUIDS", 0) != 0)
+		return CUDA_ERROR_NOT_FOUND;
+	if (usable(device))
+		fake_uuid(visible[device], out);
 	return usable(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 

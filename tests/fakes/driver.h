@@ -79,6 +79,7 @@ bool device_charge(uint32_t device, uint64_t bytes);
 void device_release(uint32_t device, uint64_t bytes);
 uint32_t device_count(void);
 uint64_t device_free(uint32_t device);
+uint64_t device_total(uint32_t device);
 
 /* What cuModuleGetFunction() gives. */
 struct kernel {

@@ -50,9 +50,44 @@ static inline uint32_t fake_device_count(void)
 	return count > FAKE_DEVICES_MAX ? FAKE_DEVICES_MAX : (uint32_t)count;
 }
 
-static inline uint64_t fake_total(void)
+/* How many of them are whole; the others are parts of one more card, which is divided (MIG). */
+static inline uint32_t fake_whole_count(void)
 {
-	return fake_setting("FAKE_CUDA_MEMORY_MB", 8192) * FAKE_MIB;
+	uint64_t whole = fake_setting("FAKE_CUDA_WHOLE", FAKE_DEVICES_MAX);
+
+	return whole > fake_device_count() ? fake_device_count() : (uint32_t)whole;
+}
+
+static inline uint64_t fake_total(uint32_t device)
+{
+	return (fake_setting("FAKE_CUDA_MEMORY_MB", 8192) +
+		device * fake_setting("FAKE_CUDA_MEMORY_STEP_MB", 0)) *
+	       FAKE_MIB;
+}
+
+/* FAKE_DEVICES_MAX: of the card that is divided. */
+static inline void fake_uuid(uint32_t device, unsigned char *out)
+{
+	uint32_t word = (device + 1) * 2654435761u;
+	uint32_t i;
+
+	for (i = 0; i < 16; i++) {
+		word = (word ^ word >> 15) * 0x2c1b3c6du;
+		out[i] = (unsigned char)(word >> 24);
+	}
+}
+
+/* As NVML writes it; 41 bytes. */
+static inline void fake_uuid_text(uint32_t device, char *out, size_t bytes)
+{
+	unsigned char u[16];
+
+	fake_uuid(device, u);
+	(void)snprintf(out, bytes,
+		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		       device >= fake_whole_count() && device < FAKE_DEVICES_MAX ? "MIG" : "GPU",
+		       u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11],
+		       u[12], u[13], u[14], u[15]);
 }
 
 static inline uint64_t fake_other(uint32_t device)

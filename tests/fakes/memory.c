@@ -310,7 +310,7 @@ PLAIN(cuMemGetInfo_v2, (size_t * out_free, size_t *out_total))
 	if (context_now() == NULL)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	*out_free = device_free(context_now()->device);
-	*out_total = fake_total();
+	*out_total = device_total(context_now()->device);
 	return CUDA_SUCCESS;
 }
 

@@ -32,7 +32,9 @@ struct pci_info {
 };
 
 static struct fake_state *state;
-static char handles[FAKE_DEVICES_MAX]; /* a device's handle is the address of its byte */
+/* A device's handle is the address of its byte; the last is the card that is divided. */
+static char handles[FAKE_DEVICES_MAX + 1];
+#define DIVIDED (&handles[FAKE_DEVICES_MAX])
 
 static uint32_t number_of(const void *handle)
 {
@@ -42,7 +44,33 @@ static uint32_t number_of(const void *handle)
 static bool is_device(const void *handle)
 {
 	return state != NULL && (const char *)handle >= handles &&
-	       number_of(handle) < fake_device_count();
+	       (handle == DIVIDED ? fake_whole_count() < fake_device_count()
+				  : number_of(handle) < fake_device_count());
+}
+
+/* Of the card that is divided: of all parts. */
+static unsigned long long total_of(const void *device)
+{
+	unsigned long long total = 0;
+	uint32_t i;
+
+	if (device != DIVIDED)
+		return fake_total(number_of(device));
+	for (i = fake_whole_count(); i < fake_device_count(); i++)
+		total += fake_total(i);
+	return total;
+}
+
+static unsigned long long used_of(const void *device)
+{
+	unsigned long long used = 0;
+	uint32_t i;
+
+	if (device != DIVIDED)
+		return fake_used(state, number_of(device));
+	for (i = fake_whole_count(); i < fake_device_count(); i++)
+		used += fake_used(state, i);
+	return used;
 }
 
 #define NVML(name, parameters)                                                                     \
@@ -81,7 +109,7 @@ NVML(nvmlSystemGetCudaDriverVersion_v2, (int *out))
 
 NVML(nvmlDeviceGetCount_v2, (unsigned int *out))
 {
-	*out = fake_device_count();
+	*out = fake_whole_count() + (fake_whole_count() < fake_device_count());
 	return state == NULL ? NVML_UNINITIALIZED : NVML_OK;
 }
 
@@ -89,9 +117,9 @@ NVML(nvmlDeviceGetHandleByIndex_v2, (unsigned int index, void **out))
 {
 	if (state == NULL)
 		return NVML_UNINITIALIZED;
-	if (index >= fake_device_count())
+	if (index > fake_whole_count() || (index == fake_whole_count() && !is_device(DIVIDED)))
 		return NVML_INVALID;
-	*out = &handles[index];
+	*out = index == fake_whole_count() ? DIVIDED : &handles[index];
 	return NVML_OK;
 }
 
@@ -99,7 +127,9 @@ NVML(nvmlDeviceGetIndex, (void *device, unsigned int *out))
 {
 	if (!is_device(device))
 		return NVML_INVALID;
-	*out = number_of(device);
+	*out = device == DIVIDED			 ? fake_whole_count()
+	       : number_of(device) >= fake_whole_count() ? number_of(device) - fake_whole_count()
+							 : number_of(device);
 	return NVML_OK;
 }
 
@@ -115,17 +145,57 @@ NVML(nvmlDeviceGetUUID, (void *device, char *out, unsigned int bytes))
 {
 	if (!is_device(device))
 		return NVML_INVALID;
-	(void)snprintf(out, bytes, "GPU-%08x-0000-0000-0000-000000000000", number_of(device));
+	fake_uuid_text(number_of(device), out, bytes);
 	return NVML_OK;
 }
 
 NVML(nvmlDeviceGetHandleByUUID, (const char *uuid, void **out))
 {
-	unsigned int number;
+	char text[64];
+	uint32_t i;
 
-	if (sscanf(uuid, "GPU-%8x", &number) != 1)
+	for (i = 0; i <= FAKE_DEVICES_MAX; i++) {
+		fake_uuid_text(i, text, sizeof(text));
+		if (is_device(&handles[i]) && strcmp(uuid, text) == 0) {
+			*out = &handles[i];
+			return NVML_OK;
+		}
+	}
+	return NVML_NOT_FOUND;
+}
+
+/* ---- a card that is divided ---- */
+
+NVML(nvmlDeviceGetMigMode, (void *device, unsigned int *now, unsigned int *later))
+{
+	if (!is_device(device))
 		return NVML_INVALID;
-	return nvmlDeviceGetHandleByIndex_v2(number, out) == NVML_OK ? NVML_OK : NVML_NOT_FOUND;
+	*now = *later = device == DIVIDED;
+	return NVML_OK;
+}
+
+NVML(nvmlDeviceGetMaxMigDeviceCount, (void *device, unsigned int *out))
+{
+	*out = device == DIVIDED ? 7 : 0;
+	return is_device(device) ? NVML_OK : NVML_INVALID;
+}
+
+NVML(nvmlDeviceGetMigDeviceHandleByIndex, (void *device, unsigned int index, void **out))
+{
+	if (device != DIVIDED || !is_device(device))
+		return NVML_INVALID;
+	if (index >= fake_device_count() - fake_whole_count())
+		return NVML_NOT_FOUND;
+	*out = &handles[fake_whole_count() + index];
+	return NVML_OK;
+}
+
+NVML(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (void *part, void **out))
+{
+	if (!is_device(part) || part == DIVIDED || number_of(part) < fake_whole_count())
+		return NVML_INVALID;
+	*out = DIVIDED;
+	return NVML_OK;
 }
 
 NVML(nvmlDeviceGetPciInfo_v3, (void *device, struct pci_info *out))
@@ -152,7 +222,7 @@ NVML(nvmlDeviceGetMemoryInfo, (void *device, struct memory *out))
 {
 	if (!is_device(device))
 		return NVML_INVALID;
-	*out = (struct memory){.total = fake_total(), .used = fake_used(state, number_of(device))};
+	*out = (struct memory){.total = total_of(device), .used = used_of(device)};
 	out->free = out->total - out->used;
 	return NVML_OK;
 }
@@ -161,9 +231,9 @@ NVML(nvmlDeviceGetMemoryInfo_v2, (void *device, struct memory_v2 *out))
 {
 	if (!is_device(device))
 		return NVML_INVALID;
-	out->total = fake_total();
+	out->total = total_of(device);
 	out->reserved = 0;
-	out->used = fake_used(state, number_of(device));
+	out->used = used_of(device);
 	out->free = out->total - out->used;
 	return NVML_OK;
 }
@@ -174,7 +244,7 @@ NVML(nvmlDeviceGetComputeRunningProcesses_v3,
 	unsigned int room = *count, found = 0, i;
 	const struct fake_device *shared;
 
-	if (!is_device(device))
+	if (!is_device(device) || device == DIVIDED)
 		return NVML_INVALID;
 	shared = &state->devices[number_of(device)];
 	if (fake_other(number_of(device)) != 0) {

@@ -21,15 +21,15 @@ static void step(struct frame_function *f, uint64_t pc, const struct unwind_inpu
 	struct own_stack own = {.high = (uintptr_t)(stack + 256)};
 	struct stack_span span = {(uintptr_t)stack, own.high, &own, 0};
 	struct registers regs = {.pc = pc, .known = input->known};
-	struct frame_rules rules;
+	struct frame_machine machine;
 	uint32_t i;
 
 	for (i = 0; i < 256; i++)
 		stack[i] = (uintptr_t)&stack[i * 7 % 256];
 	for (i = 0; i < REGISTERS; i++)
 		regs.value[i] = (uintptr_t)&stack[(input->registers >> i % 24) % 256];
-	if (rules_run(f, pc, &rules))
-		(void)rules_step(f, &rules, &regs, &span);
+	if (rules_run(&machine, f, pc))
+		(void)rules_step(f, &machine.now, &regs, &span);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

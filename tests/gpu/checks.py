@@ -17,7 +17,7 @@ import rows as row_files  # noqa: E402
 from driver_truth import seen, truth  # noqa: E402
 
 COMMAND = ROOT / "build" / "dist" / "bin" / "msmemscope"
-PART_S = 470
+PART_S = int(os.environ.get("PART_S", "470"))  # a shorter try of a part that measures time
 started = time.monotonic()
 table = []
 

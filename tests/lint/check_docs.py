@@ -10,7 +10,7 @@ sys.path.insert(0, str(lint.ROOT / "tools"))
 
 import event_table  # noqa: E402
 
-FOLDERS = "src|tests|tools|docs|simnpu|examples|bench|include|python|cmake"
+FOLDERS = "src|tests|tools|docs|simnpu|simcuda|examples|bench|include|python|cmake"
 
 
 def stale(page, made):

@@ -5,7 +5,7 @@
     base  <-  twin  <-  analysis
     base  <-  options  <-  cli; of it trace knows the words, options.def and words.h
     headers of base and trace that need no .c file, and those words  <-  collector
-    simnpu stands in for somebody else's software: it includes nothing of src.
+    simnpu and simcuda stand in for somebody else's software: they include nothing of src.
     Of replay, others see the headers in PUBLIC alone: the state of a replay is its own.
 
 Inside the collector, where "." is its own top folder; any other folder is a vendor's, and vendors do not include one another:
@@ -68,13 +68,18 @@ def collector_problem(name, files, seen=()):
     return None
 
 
+SIMULATED = ("simnpu", "simcuda")
+
+
 def problem_of(path, name, files):
     """Why the file `path` may not include `name`, or None."""
     top, *rest = PurePosixPath(path).parts
     target = PurePosixPath(name).parts[0]
-    if top == "simnpu":
-        return f"simnpu may not use {name} of src" if target in FOLDERS or "src" in name.split("/") else None
+    if top in SIMULATED:
+        return f"{top} may not use {name} of src" if target in FOLDERS or "src" in name.split("/") else None
     folder = rest[0]
+    if folder == "cli" and name == "simcuda/devices.def":  # the words of --device
+        return None
     if target == "msmemscope":  # include/msmemscope: headers for everybody
         return None
     if target not in FOLDERS or "/" not in name:
@@ -150,7 +155,7 @@ def problems(files):
 
 
 def check(_dists):
-    names = [name for name in lint.tree_files() if re.match(r"(src|simnpu)/.*\.(c|h|def)$", name)]
+    names = [name for name in lint.tree_files() if re.match(r"(src|simnpu|simcuda)/.*\.(c|h|def)$", name)]
     files = {name: lint.read(name) for name in names}
     return len(files), problems(files)
 

@@ -87,6 +87,15 @@ int main()
 			}
 		} else if (line[0] == 'e') {
 			alloc::emptyCache();
+#ifdef ORACLE_POOLS
+		} else if (sscanf(line, "p %" SCNu64 " %" SCNu64, &id, &stream) == 2) {
+			// As a graph's capture and a MemPool do it: what this stream requests goes to the pool.
+			alloc::beginAllocateToPool(0, {id, 0}, [stream](cudaStream_t s) { return s == reinterpret_cast<cudaStream_t>(stream * 16); });
+		} else if (sscanf(line, "q %" SCNu64, &id) == 1) {
+			alloc::endAllocateToPool(0, {id, 0});
+		} else if (sscanf(line, "r %" SCNu64, &id) == 1) {
+			alloc::releasePool(0, {id, 0});
+#endif
 		}
 		event++;
 	}

@@ -28,6 +28,8 @@ COMMAND = ROOT / "build/release/src/cli/msmemscope"
 RUNTIMES = {"12": "nvidia-cuda-runtime-cu12==12.4.127", "13": "nvidia-cuda-runtime==13.0.96"}
 KEPT = re.compile(r"torch/lib/libc10(_cuda)?\.so$|torch/include/(c10|torch/headeronly)/")
 GIB = 1 << 30
+EMPTIES_FROM = 9  # releases before it end the program when empty_cache() is called while a private pool is filled
+POOLS_FROM = 3  # releases before it begin and end private pools by other functions
 
 
 def download(what, folder):
@@ -99,7 +101,7 @@ def build(release):
     major = re.search(r"libcudart\.so\.(\d+)", needed)[1]
     runtime, driver = standin(release, folder, major)
     minor = int(release.split(".")[1])
-    flags = ["-DORACLE_STATS=c10::cuda::CUDACachingAllocator"] if minor < 5 else []
+    flags = (["-DORACLE_STATS=c10::cuda::CUDACachingAllocator"] if minor < 5 else []) + (["-DORACLE_POOLS"] if minor >= POOLS_FROM else [])
     old_abi = b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11" not in (CACHE / release / "torch/lib/libc10.so").read_bytes()
     subprocess.run(["g++", "-std=c++20" if minor >= 9 else "-std=c++17", "-O1", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={0 if old_abi else 1}", *flags,
                     "-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE", f"-I{HERE / 'shim'}", f"-I{CACHE / release}/torch/include", f"-I{headers(major)}", HERE / "oracle.cpp",
@@ -139,6 +141,35 @@ def program(seed):
     return total, fraction, events
 
 
+def with_pools(case, seed, release):
+    """The same program with private pools, as graphs and MemPools have them: begun and ended, up to two at a time, used again, and released."""
+    total, fraction, events = case
+    rng = random.Random(~seed)
+    out, open_pools, kept, unused = [], {}, {}, list(range(7, 0, -1))
+    for event in events:
+        kind = rng.random()
+        again = [pool for pool in kept if pool not in open_pools]
+        if kind < 0.02 and len(open_pools) < 2 and (unused or again):
+            stream = rng.choice([each for each in range(4) if each not in open_pools.values()])
+            pool = rng.choice(again) if again and (not unused or rng.random() < 0.5) else unused.pop()
+            kept[pool] = kept.get(pool, 0) + 1
+            open_pools[pool] = stream
+            out.append(f"p {pool} {stream}")
+        elif kind < 0.045 and open_pools:
+            pool = rng.choice(list(open_pools))
+            del open_pools[pool]
+            out.append(f"q {pool}")
+        elif kind < 0.055 and again:
+            pool = rng.choice(again)
+            kept[pool] -= 1
+            out.append(f"r {pool}")
+            if kept[pool] == 0:
+                del kept[pool]
+        if event != "e" or not open_pools or int(release.split(".")[1]) >= EMPTIES_FROM:
+            out.append(event)
+    return total, fraction, out
+
+
 def settings(rng, release):
     """A random text that the release accepts."""
     minor = int(release.split(".")[1])
@@ -171,7 +202,7 @@ def truth(release, case, text):
     env.pop("PYTORCH_ALLOC_CONF", None)
     done = subprocess.run([build(release)], input="\n".join([as_run(release, case, text), *case[2], ""]), env=env, capture_output=True, text=True)
     if done.returncode != 0:
-        return None, done.stderr[:600]
+        return None, done.stderr
     *lines, figures = done.stdout.splitlines()
     return lines, figures
 
@@ -189,15 +220,20 @@ def ours(release, case, text):
 
 
 def check(release, runs, seed):
-    equal = addresses = 0
+    equal = addresses = failed = 0
     for number in range(seed, seed + runs):
         case, text = program(number), settings(random.Random(number + 1), release)
+        if number % 2 and int(release.split(".")[1]) >= POOLS_FROM:
+            case = with_pools(case, number, release)
         (real, real_figures), (twin, twin_figures) = truth(release, case, text), ours(release, case, text)
         if real is None and twin is None:
             equal += 1
             continue
+        if real is None and "INTERNAL ASSERT" in real_figures:
+            failed += 1  # PyTorch itself fails, when a part of an expandable segment of a released pool goes
+            continue
         if real is None or twin is None:
-            print(f"{release} seed {number} [{text}]: only one of them refuses: {real_figures if real is None else twin_figures}")
+            print(f"{release} seed {number} [{text}]: only one of them refuses: {(real_figures if real is None else twin_figures)[:600]}")
             continue
         known = read_figures(real_figures)
         mine = {name: value for name, value in read_figures(twin_figures).items() if name in known}
@@ -208,8 +244,8 @@ def check(release, runs, seed):
             at = next((i for i, pair in enumerate(zip(real, twin)) if pair[0] != pair[1]), None)
             detail = f"{real[at]} against {twin[at]}" if at is not None else {name: (known[name], mine[name]) for name in known if known[name] != mine[name]}
             print(f"{release} seed {number} [{text}] device {case[0] >> 20} MiB fraction {case[1]}: {detail}")
-    print(f"{release}: {equal} of {runs} runs are equal, {addresses} addresses")
-    return equal == runs
+    print(f"{release}: {equal} of {runs} runs are equal, {addresses} addresses" + (f"; in {failed} PyTorch itself fails" if failed else ""))
+    return equal + failed == runs
 
 
 def history(release, case, text):
@@ -258,8 +294,8 @@ def fixture(releases):
     """Programs and what the real allocators did with them; figures that only the twin has are its own."""
     out = [f"# What the caching allocators of torch {', '.join(releases)} did; written by tests/oracle/oracle.py fixture."]
     count = 0
-    for seed in range(30000, 30012):
-        case = program(seed)
+    for seed in range(30000, 30020):
+        case = program(seed) if seed < 30012 else with_pools(program(seed), seed, releases[0])
         out += ["program", *case[2]]
         for release in releases:
             for turn in range(4):

@@ -209,3 +209,17 @@ def test_an_actor_of_ray_has_the_phases_of_verl(msmemscope, python, out):
     rows = [row for row in done.rows() if row.event == "SNAPSHOT"]
     start = "verl.trainer.main_ppo@TaskRunner@add_critic_worker@Start"
     assert [row.name for row in rows] == [start, start.replace("Start", "End"), "add_critic_worker"], rows
+
+
+def test_the_worker_of_verl_trains_on_the_simulated_npu(msmemscope, python, dist, out):
+    """verl's own loop with the real torch_npu: every batch has its snapshots, and the optimizer's steps are seen."""
+    sites = [next((ROOT / "build" / name).resolve().glob("lib/python3.*/site-packages")) for name in ("venv", "venv-npu")]
+    simnpu = dist / "simnpu"
+    done = msmemscope("--", python, "-W", "ignore", Path(__file__).parent / "programs" / "verl_worker.py", "0.8.0",
+                      env={"PYTHONPATH": ":".join(map(str, [*sites, package("verl", "0.8.0")])), "HF_HUB_OFFLINE": "1", "ASCEND_HOME_PATH": simnpu,
+                           "ASCEND_OPP_PATH": simnpu / "opp", "LD_LIBRARY_PATH": simnpu / "lib64", "SIMNPU_SHARE": out}, timeout=600).check()
+    assert "trained" in done.stdout and "init_framework_hooks" not in done.stderr
+    names = [row.name for row in done.rows() if row.event == "SNAPSHOT" and "@" in row.name]
+    batch = "verl.workers.engine_workers@TrainingWorker@train_batch@"
+    assert names == [batch + "Start", batch + "End"] * 3, names
+    assert "3 steps" in done.stderr and "PEAK of the PyTorch pool (PTA)" in done.stderr

@@ -96,3 +96,10 @@ def test_the_peak_falls_by_what_is_predicted(client):
         assert abs(peaks[()] - peaks[(word,)] - place["saved_bytes"]) <= near, (peaks, place)
     assert abs(peaks[()] - peaks["early", "late"] - told["saved_bytes"]) <= near, (peaks, told)
     assert [place["saved_bytes"] > near for place in told["places"]].count(True) == 2
+
+
+def test_an_out_of_memory_has_the_step_that_an_optimizer_would_have_ended(client):
+    result = client.trace("fills.py", env={"SIMNPU_HBM": "192M"}).check()
+    place = f"fills.py:{line_of('fills.py', '# FILLS')}"
+    assert re.search(rf"^OUT OF MEMORY on NPU 0, step {result.value('refused')}: ", result.stderr, re.M), result.stderr
+    assert f"\nCause: growth. {place} keeps " in result.stderr, result.stderr

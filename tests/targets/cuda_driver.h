@@ -198,7 +198,7 @@ static inline void *cuda_find(void *driver, const char *name, const char *symbol
 	return found;
 }
 
-/* Reads CUDA_VISIBLE_DEVICES as the tool does: rows have the machine's numbers. */
+/* Reads CUDA_VISIBLE_DEVICES as the tool does: rows have the machine's numbers, unless devices have names. */
 static inline void cuda_read_numbers(void)
 {
 	const char *at = getenv("CUDA_VISIBLE_DEVICES");
@@ -206,6 +206,8 @@ static inline void cuda_read_numbers(void)
 
 	for (i = 0; i < CUDA_DEVICES_MAX; i++)
 		cuda_numbers[i] = i;
+	if (at != NULL && (strstr(at, "GPU-") != NULL || strstr(at, "MIG-") != NULL))
+		return;
 	for (i = 0; at != NULL && *at != '\0' && i < CUDA_DEVICES_MAX; i++) {
 		cuda_numbers[i] = atoi(at);
 		at = strchr(at, ',');

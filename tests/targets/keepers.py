@@ -214,6 +214,63 @@ look()
 def clear():
     handle.remove()
 """, ("hook",), "N", ""),
+    "hook of a tensor": ("""
+N = torch.ones(3, requires_grad=True)
+def with_tensor(tensor):
+    return lambda gradient: gradient if tensor is None else None
+for step in range(COUNT):
+    N.register_hook(with_tensor(new()))
+look()
+def clear():
+    N._backward_hooks.clear()
+""", ("hook",), "N._backward_hooks", "of FILE"),
+    "generator": ("""
+def gather():
+    N = []
+    while True:
+        N.append((yield))
+M = gather()
+next(M)
+for step in range(COUNT):
+    M.send(new())
+look()
+def clear():
+    M.close()
+""", ("local",), "N", "local of gather() in FILE"),
+    "coroutine": ("""
+class Next:
+    def __await__(self):
+        return (yield)
+async def gather():
+    N = []
+    while True:
+        N.append(await Next())
+M = gather()
+M.send(None)
+for step in range(COUNT):
+    M.send(new())
+look()
+def clear():
+    M.close()
+""", ("local",), "N", "local of gather() in FILE"),
+    "functions in a list": ("""
+N = []
+def later(tensor):
+    return lambda: tensor
+for step in range(COUNT):
+    N.append(later(new()))
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "namespace": ("""
+N = types.SimpleNamespace(M=[])
+for step in range(COUNT):
+    N.M.append(new())
+look()
+def clear():
+    N.M.clear()
+""", ("global",), "N.M", "global `N` of FILE"),
     "exception": ("""
 N = []
 def fail():

@@ -6,6 +6,9 @@
  *     a ID BYTES STREAM                                  a request
  *     f ID                                               its free; of a request that was refused: nothing
  *     e                                                  empty_cache()
+ *     p POOL STREAM                                      until its end, requests of the stream go to this private pool (1 to 7)
+ *     q POOL                                             its end
+ *     r POOL                                             the graph or MemPool of one beginning no longer uses the pool
  *     run RELEASE DEVICE_BYTES FRACTION|- SETTINGS|-     plays the list
  *     expect HASH NAME=VALUE...                          what the run before must have given
  *
@@ -23,7 +26,8 @@
 #include "base/hash.h"
 #include "twin/twin.h"
 
-#define LANES 64u
+#define LANES 64u /* of a pool: a stream each */
+#define POOLS 8u  /* 0 is the common one */
 
 struct event {
 	uint64_t bytes;
@@ -35,7 +39,9 @@ struct event {
 struct player {
 	struct event *events;
 	size_t event_count, event_room;
-	uint32_t *blocks; /* by id; TWIN_NONE: none */
+	uint32_t *blocks;     /* by id; TWIN_NONE: none */
+	uint32_t to[LANES];   /* pool that each stream requests from */
+	uint32_t uses[POOLS]; /* graphs and MemPools that use a pool */
 	size_t block_room;
 	uint32_t id_most;
 	bool quiet;
@@ -71,7 +77,8 @@ static void play_request(struct player *p, struct twin *twin, size_t number)
 	const struct event *e = &p->events[number];
 	uint32_t block;
 
-	must(twin_request(twin, e->stream, e->bytes, &block), "twin_request");
+	must(twin_request(twin, p->to[e->stream] * LANES + e->stream, e->bytes, &block),
+	     "twin_request");
 	p->blocks[e->id] = block;
 	if (block == TWIN_NONE)
 		say(p, "%zu oom 0\n", number);
@@ -80,14 +87,37 @@ static void play_request(struct player *p, struct twin *twin, size_t number)
 		    twin_figures(twin)->reserved);
 }
 
+/* A stream of a private pool, or its end. */
+static void play_pool(struct player *p, struct twin *twin, const struct event *e)
+{
+	if (e->kind == 'p') {
+		p->to[e->stream] = e->id;
+		p->uses[e->id]++;
+	} else if (e->kind == 'r') {
+		p->uses[e->id]--;
+	}
+	for (uint32_t i = 0; i < LANES; i++) {
+		if (e->kind == 'q' && p->to[i] == e->id)
+			p->to[i] = 0;
+		if (e->kind == 'r' && p->uses[e->id] == 0)
+			twin_pool_unused(twin, e->id * LANES + i);
+	}
+	if (e->kind != 'r')
+		twin_capturing(twin, e->kind == 'p');
+}
+
 static int64_t play(struct player *p, struct twin *twin)
 {
 	int64_t first = -1;
 
+	memset(p->to, 0, sizeof(p->to));
+	memset(p->uses, 0, sizeof(p->uses));
 	for (size_t i = 0; i < p->event_count; i++) {
 		const struct event *e = &p->events[i];
 
-		if (e->kind == 'e') {
+		if (strchr("pqr", e->kind) != NULL) {
+			play_pool(p, twin, e);
+		} else if (e->kind == 'e') {
 			must(twin_empty_cache(twin), "twin_empty_cache");
 		} else if (e->kind == 'a') {
 			play_request(p, twin, i);
@@ -123,6 +153,8 @@ static void run(struct player *p, const char *line)
 		c.device_bytes);
 	must(twin_new(&c, &twin), "twin_new");
 	must(twin_lane(twin, LANES - 1, false), "twin_lane");
+	for (uint32_t i = LANES; i < POOLS * LANES; i++)
+		must(twin_lane(twin, i, true), "twin_lane");
 	must(array_reserve(&p->blocks, &p->block_room, (size_t)p->id_most + 1, sizeof(*p->blocks)),
 	     "array");
 	memset(p->blocks, 0xff, ((size_t)p->id_most + 1) * sizeof(*p->blocks));
@@ -160,7 +192,10 @@ static void read_event(struct player *p, const char *line)
 	if ((e.kind == 'a' &&
 	     sscanf(line, "a %" SCNu32 " %" SCNu64 " %" SCNu32, &e.id, &e.bytes, &e.stream) != 3) ||
 	    (e.kind == 'f' && sscanf(line, "f %" SCNu32, &e.id) != 1) ||
-	    strchr("afe", e.kind) == NULL || e.stream >= LANES || e.id > 100000000)
+	    (e.kind == 'p' && sscanf(line, "p %" SCNu32 " %" SCNu32, &e.id, &e.stream) != 2) ||
+	    ((e.kind == 'q' || e.kind == 'r') && sscanf(line, "%*c %" SCNu32, &e.id) != 1) ||
+	    (strchr("pqr", e.kind) != NULL && (e.id == 0 || e.id >= POOLS)) ||
+	    strchr("afepqr", e.kind) == NULL || e.stream >= LANES || e.id > 100000000)
 		must(-1, line);
 	if (e.id > p->id_most)
 		p->id_most = e.id;

@@ -87,6 +87,8 @@ static void on_consumed(void *arg, const struct run_chunk *chunk)
 
 static void player_open(struct player *p, const char *raw, const char *pack, bool live)
 {
+	static const uint32_t steps[] = {2, 5, 40};
+
 	*p = (struct player){.run = NULL};
 	assert_int_equal(run_open(raw, pack, live, &p->run, NULL), 0);
 	run_on_consumed(p->run, on_consumed, p);
@@ -96,7 +98,9 @@ static void player_open(struct player *p, const char *raw, const char *pack, boo
 							   .row = keep_row,
 							   .dump = keep_dump,
 							   .call = keep_call,
-							   .arg = &p->rows},
+							   .arg = &p->rows,
+							   .steps = steps,
+							   .step_count = MSCOPE_COUNT(steps)},
 				    &p->replay),
 			 0);
 	/* All that a launch can ask for; those of the verb analyze never live through a checkpoint. */
@@ -264,9 +268,10 @@ static void check_at(const char *raw, const char *packed, uint64_t at)
 
 /* ---- random traces ---- */
 
-#define WRITERS	 3
-#define CONTEXTS 8u
-#define STEPS	 "step start"
+#define WRITERS	       3
+#define CONTEXTS       8u
+#define STEPS	       "step start"
+#define SHORT_PROGRAMS 100 /* or MSCOPE_TEST_SEEDS */
 
 static uint64_t random_state;
 
@@ -282,6 +287,7 @@ struct scene {
 	uint32_t stacks[WRITERS], codes[WRITERS];
 	uint32_t modules;
 	uint64_t ranges;
+	uint64_t host_state;
 	bool api_steps;
 	bool optimizer_steps; /* and no others until late */
 };
@@ -463,12 +469,44 @@ static void use_pool(struct scene *s, uint32_t who)
 	}
 }
 
+/* Of a generator of its own, so that the rest of a random trace stays as it was. */
+static uint32_t host_below(struct scene *s, uint32_t end)
+{
+	s->host_state = s->host_state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+	return (uint32_t)(s->host_state >> 33) % end;
+}
+
+/* Memory of the host: of the process, of a few that it started, and the container's limit. */
+static void tell_host(struct scene *s, struct maker_writer *w)
+{
+	switch (host_below(s, 3)) {
+	case 0:
+		MAKER_EVENT(w, s->now, 0, usage_sample, .device = DEVICE_HOST,
+			    .process_bytes = host_below(s, 1000), .device_bytes = UINT64_MAX);
+		break;
+	case 1:
+		MAKER_EVENT(w, s->now, 0, host_process, .pid = 2 + host_below(s, 4), .parent = 1,
+			    .resident_bytes = host_below(s, 1000),
+			    .share_bytes = host_below(s, 4) == 0 ? host_below(s, 100) : UINT64_MAX,
+			    .name_low = 0x61 + host_below(s, 3),
+			    .state =
+				    host_below(s, 5) == 0 ? HOST_PROCESS_ENDED : HOST_PROCESS_RUNS);
+		break;
+	default:
+		MAKER_EVENT(w, s->now, 0, host_limit, .limit_bytes = 4096,
+			    .used_bytes = host_below(s, 4096), .kills = host_below(s, 40) == 0,
+			    .hits = host_below(s, 2));
+	}
+}
+
 /* Marks, steps and kernels. */
 static void use_device(struct scene *s, uint32_t who)
 {
 	struct maker_writer *w = &s->w[who];
 	uint32_t task = random_below(20), stream = 1 + random_below(2);
 
+	if (host_below(s, 4) == 0)
+		tell_host(s, w);
 	switch (random_below(7)) {
 	case 0:
 		MAKER_EVENT(w, s->now, 1, mark, .kind = 1, .text = random_below(8));
@@ -635,7 +673,22 @@ static void check_random_trace(uint64_t seed)
 	maker_fini(&s.maker);
 }
 
-/* MSCOPE_TEST_SEEDS: how many random traces there are (40), or the first and the last of them (30-40). */
+/* MSCOPE_TEST_SEEDS: how many random traces there are (40), or the first and the last of them (30-40). False: it is not set. */
+static bool read_seeds(uint64_t *first, uint64_t *last)
+{
+	const char *more = getenv("MSCOPE_TEST_SEEDS");
+	char *end = NULL;
+
+	if (more == NULL)
+		return false;
+	*last = strtoull(more, &end, 10);
+	if (*end == '-') {
+		*first = *last;
+		*last = strtoull(end + 1, NULL, 10);
+	}
+	return true;
+}
+
 static void every_part_comes_back_from_any_point_of_a_random_trace(void **state)
 {
 	/*
@@ -644,21 +697,15 @@ static void every_part_comes_back_from_any_point_of_a_random_trace(void **state)
 	 * memory of the driver that was freed before a pool reported it.
 	 */
 	static const uint64_t found[] = {36, 128, 161, 179, 188, 191, 335};
-	const char *more = getenv("MSCOPE_TEST_SEEDS");
+	bool chosen;
 	uint64_t first = 1, last = 10, seed;
-	char *end = NULL;
 	size_t i;
 
 	(void)state;
-	if (more != NULL)
-		last = strtoull(more, &end, 10);
-	if (end != NULL && *end == '-') {
-		first = last;
-		last = strtoull(end + 1, NULL, 10);
-	}
+	chosen = read_seeds(&first, &last);
 	for (seed = first; seed <= last; seed++)
 		check_random_trace(seed);
-	for (i = 0; i < MSCOPE_COUNT(found); i++)
+	for (i = 0; !chosen && i < MSCOPE_COUNT(found); i++)
 		check_random_trace(found[i]);
 }
 
@@ -715,6 +762,19 @@ static void events_of_one_time_may_lie_in_several_chunks(void **state)
 	maker_fini(&s.maker);
 }
 
+static void begin_decomposing(struct scene *s)
+{
+	MAKER_EVENT(&s->w[0], s->now++, 0, settings, .events = SESSION_ALLOC,
+		    .analysis = SESSION_DECOMPOSE);
+	MAKER_EVENT(&s->w[0], s->now++, 0, state, .state = RECORDING_ON);
+}
+
+static void label_tensor(struct scene *s, uint32_t text, uint64_t address)
+{
+	MAKER_EVENT(&s->w[0], s->now++, 0, label, .kind = LABEL_TENSOR, .text = text,
+		    .address = address);
+}
+
 /* Blocks that were counted later than they were allocated: their labels change nothing before that. */
 static void labels_of_blocks_that_came_late_or_back_are_counted_once(void **state)
 {
@@ -724,9 +784,7 @@ static void labels_of_blocks_that_came_late_or_back_are_counted_once(void **stat
 
 	(void)state;
 	scene_begin(&s, 1);
-	MAKER_EVENT(&s.w[0], s.now++, 0, settings, .events = SESSION_ALLOC,
-		    .analysis = SESSION_DECOMPOSE);
-	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_ON);
+	begin_decomposing(&s);
 	maker_alloc(&s.w[0], s.now++, 3, 0x1000, 10, 0);
 	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_TENSOR, .text = 3, .address = 0x1000);
 	maker_alloc(&s.w[0], s.now++, 3, 0x2000, 5000, 0);
@@ -748,6 +806,135 @@ static void labels_of_blocks_that_came_late_or_back_are_counted_once(void **stat
 	for (i = count - 15; i <= count; i++)
 		check_at(s.maker.path, NULL, i);
 	maker_fini(&s.maker);
+}
+
+/* What analysis decompose says of a trace of which `s` has begun, at each cut of it. */
+static void assert_decomposed(struct scene *s, uint64_t cuts, const char *const *lines,
+			      size_t line_count)
+{
+	struct strbuf text = {0};
+	uint64_t count, i;
+	struct player p;
+
+	player_open(&p, s->maker.path, NULL, false);
+	count = player_play(&p, 0, true, UINT64_MAX);
+	player_text(&p, &text);
+	for (i = 0; i < line_count; i++) {
+		if (strstr(strbuf_str(&text), lines[i]) == NULL)
+			fail_msg("no line \"%s\" in:\n%s", lines[i], strbuf_str(&text));
+	}
+	player_close(&p);
+	strbuf_fini(&text);
+	for (i = count - cuts; i <= count; i++)
+		check_at(s->maker.path, NULL, i);
+	maker_fini(&s->maker);
+}
+
+/* The newest allocation of all came back after a peak that is without it: its label is not of that peak. */
+static void the_newest_block_may_come_back_after_a_peak(void **state)
+{
+	static const char *const lines[] = {"        160 B        100 B  PTA itself\n",
+					    "        160 B        130 B  total\n"};
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s, 1);
+	begin_decomposing(&s);
+	maker_alloc(&s.w[0], s.now++, 3, 0x1000, 100, 0);
+	maker_free(&s.w[0], s.now++, 3, 0x1000);
+	maker_alloc(&s.w[0], s.now++, 3, 0x2000, 60, 0);
+	maker_alloc(&s.w[0], s.now++, 3, 0x3000, 30, 0);
+	label_tensor(&s, 1, 0x3000);
+	maker_free(&s.w[0], s.now++, 3, 0x3000);
+	maker_undo(&s.w[0], s.now++, 3, 0x1000);
+	maker_free(&s.w[0], s.now++, 3, 0x2000); /* the peak, 160 B, is over */
+	maker_undo(&s.w[0], s.now++, 3, 0x3000);
+	label_tensor(&s, 3, 0x3000);
+	assert_decomposed(&s, 12, lines, MSCOPE_COUNT(lines));
+}
+
+/* What a step ended with is copied when the next block comes, which has its number by then. */
+static void the_first_block_after_a_step_is_not_of_the_step(void **state)
+{
+	static const char *const lines[] = {
+		"        303 B        303 B          201 B          201 B  PTA@one\n",
+		"        303 B        303 B          201 B          201 B  total\n"};
+	uint32_t i;
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s, 1);
+	begin_decomposing(&s);
+	for (i = 0; i < 3; i++) {
+		maker_alloc(&s.w[0], s.now++, 3, 0x1000 * (i + 1), 100 + i, 0);
+		label_tensor(&s, 1, 0x1000 * (i + 1));
+		MAKER_EVENT(&s.w[0], s.now++, 1, step, .number = 1);
+	}
+	assert_decomposed(&s, 11, lines, MSCOPE_COUNT(lines));
+}
+
+/*
+ * One event of a short program: few addresses, so that blocks are often freed, brought back and labelled again. Without `allocs`,
+ * frees and labels are often of the newest allocation.
+ */
+static void act_short(struct scene *s, bool allocs)
+{
+	struct maker_writer *w = &s->w[random_below(8) == 0];
+	uint64_t address = 0x1000 * (1 + random_below(4));
+
+	switch (random_below(allocs ? 12 : 8)) {
+	case 0:
+	case 1:
+		label_tensor(s, 1 + random_below(3), address);
+		break;
+	case 2:
+	case 3:
+		maker_free(w, s->now, 3, address);
+		break;
+	case 4:
+	case 5:
+		maker_undo(w, s->now, 3, address);
+		break;
+	case 6:
+		MAKER_EVENT(w, s->now, 1, step, .number = 1);
+		break;
+	case 7:
+		if (random_below(5) == 0)
+			MAKER_EVENT(w, s->now, 0, state,
+				    .state = random_below(2) ? RECORDING_ON : RECORDING_SHADOW);
+		break;
+	default:
+		maker_alloc(w, s->now, 3, address, 1 + random_below(1000), 0);
+	}
+	s->now += 1 + random_below(2);
+}
+
+/* No figure is below 0 at any moment, nor from a cut on. */
+static void short_programs_are_decomposed(void **state)
+{
+	uint64_t first = 1, last = SHORT_PROGRAMS, seed, count;
+	struct strbuf text = {0};
+	struct player p;
+	struct scene s;
+	int i;
+
+	(void)state;
+	(void)read_seeds(&first, &last);
+	for (seed = first; seed <= last; seed++) {
+		scene_begin(&s, seed);
+		begin_decomposing(&s);
+		for (i = 0; i < 80; i++)
+			act_short(&s, i / 10 % 2 == 0);
+		player_open(&p, s.maker.path, NULL, false);
+		for (count = 0; player_play(&p, 0, true, 1) > 0; count++) {
+			strbuf_reset(&text);
+			player_text(&p, &text);
+		}
+		player_close(&p);
+		check_at(s.maker.path, NULL, 1 + random_below((uint32_t)count));
+		maker_fini(&s.maker);
+	}
+	strbuf_fini(&text);
 }
 
 /* A checkpoint of a replay that began with one: the engine writes many. */
@@ -1000,6 +1187,9 @@ int main(void)
 		TEST(frees_of_one_block_by_several_threads_come_back),
 		TEST(events_of_one_time_may_lie_in_several_chunks),
 		TEST(labels_of_blocks_that_came_late_or_back_are_counted_once),
+		TEST(the_newest_block_may_come_back_after_a_peak),
+		TEST(the_first_block_after_a_step_is_not_of_the_step),
+		TEST(short_programs_are_decomposed),
 		TEST(a_checkpoint_may_follow_another),
 		TEST(checkpoint_that_cannot_be_written_changes_nothing),
 		TEST(checkpoint_is_small_and_gives_back_what_lived_under_the_same_numbers),

@@ -67,6 +67,7 @@ static void an_owner_is_a_class_and_labels(void **state)
 		{"PTA@mine", "", "mine", false, MODULE_UNKNOWN},
 		{"PTA@models@weight", "", "models@weight", false, MODULE_UNKNOWN},
 		{"PTA@weight", "model@weight", "", false, MODULE_UNKNOWN},
+		{"CANN@SLOG@optimizer_state", "", "optimizer_state", true, 0},
 		{"PTA@ops", "ops@aten", "", false, MODULE_UNKNOWN},
 		{"PTA@ops@aten::mul", "ops@aten::mul", "", false, MODULE_UNKNOWN},
 		{"CANN@HCCL", "", "", true, 3},

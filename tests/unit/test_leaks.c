@@ -13,6 +13,7 @@
 #define PTA	1u /* contexts */
 #define HAL	2u
 #define HANDLES 3u
+#define PINNED	4u
 
 #define STEP 1u /* text */
 
@@ -200,6 +201,108 @@ static void two_steps_that_become_one_keep_levels_and_ages(void **state)
 	growth_fini(&g);
 }
 
+/* ---- what a suspect lacks ---- */
+
+/* A place that keeps a block in each step that `every` divides, from `first` to `last`, seen after `steps`. */
+static struct growth_judgement keeps(uint32_t first, uint32_t every, uint32_t last, uint32_t steps,
+				     struct growth_missing *out_missing)
+{
+	struct growth_survivor survivors[800];
+	struct growth_facts facts = {.steps = steps, .stacks_known = true, .survivors = survivors};
+	struct growth_judgement judged;
+	struct growth g = {0};
+	uint32_t step;
+
+	for (step = first; step <= last && step <= steps; step += every) {
+		growth_alloc(&g, 100);
+		assert_int_equal(growth_step(&g, step), 0);
+		survivors[facts.survivor_count++] =
+			(struct growth_survivor){.step = step, .bytes = 100};
+	}
+	growth_judge(&g, &facts, &judged);
+	if (out_missing != NULL)
+		*out_missing = growth_missing(&g, &facts, &judged);
+	growth_fini(&g);
+	return judged;
+}
+
+/* Each place is judged again after the steps that were said to decide it. */
+static void as_many_steps_as_are_said_decide_a_suspect(void **state)
+{
+	uint32_t every, first, steps, growing = 0, quiet = 0;
+	struct growth_missing missing;
+
+	(void)state;
+	for (every = 1; every <= 12; every++) {
+		for (first = 2; first <= 8; first += 3) {
+			for (steps = first; steps <= 60; steps++) {
+				if (keeps(first, every, 60, steps, &missing).verdict !=
+				    GROWTH_SUSPECT)
+					continue;
+				if (missing.steps == 0)
+					continue;
+				assert_true(missing.steps <= 512);
+				if (missing.by_quiet) {
+					assert_int_equal(keeps(first, every, steps,
+							       steps + missing.steps, NULL)
+								 .verdict,
+							 GROWTH_KEPT);
+					assert_int_equal(keeps(first, every, steps,
+							       steps + missing.steps - 1, NULL)
+								 .verdict,
+							 GROWTH_SUSPECT);
+					quiet++;
+					continue;
+				}
+				assert_int_equal(missing.every, every);
+				assert_int_equal(
+					keeps(first, every, 600, steps + missing.steps, NULL)
+						.verdict,
+					GROWTH_LEAK);
+				growing++;
+			}
+		}
+	}
+	assert_true(growing > 400 && quiet > 20);
+}
+
+static void a_pause_as_long_as_all_before_is_no_silence(void **state)
+{
+	struct play *p = *state;
+	const char *text;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 18; i++) {
+		step_begin(p);
+		if (i % 4 == 0)
+			take(p, PTA, 0x1000 * i, MIB, 0);
+		step_end(p);
+	}
+	text = told(p);
+	assert_non_null(strstr(text,
+			       "grew in 4 of 15 steps, 4 blocks, 4.0 MiB. It grew every fourth "
+			       "step; "));
+	assert_non_null(strstr(text, " more steps would decide it."));
+	assert_null(strstr(text, "in the last"));
+}
+
+static void one_quiet_step_is_the_last_step(void **state)
+{
+	struct play *p = *state;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 12; i++) {
+		step_begin(p);
+		if (i >= 7 && i <= 11)
+			take(p, PTA, 0x1000 * i, MIB, 0);
+		step_end(p);
+	}
+	assert_non_null(strstr(told(p), "It did not grow in the last step; 2 more steps without "
+					"growth would show that it has stopped."));
+}
+
 /* ---- which memory ---- */
 
 /* Segments of a pool come and stay; what lies beside it grows. */
@@ -376,6 +479,7 @@ static void the_forecast_is_what_is_left_by_the_rate_of_all_leaks(void **state)
 {
 	struct play *p = *state;
 	const struct leaks_findings *f;
+	const char *at;
 	uint64_t i;
 
 	start(p, SESSION_LEAKS);
@@ -399,12 +503,46 @@ static void the_forecast_is_what_is_left_by_the_rate_of_all_leaks(void **state)
 	assert_true(f->forecasts[0].steps_low < 230 && f->forecasts[0].steps_high > 230);
 	assert_true(f->places[0].full_seconds > 114 && f->places[0].full_seconds < 116);
 	assert_true(f->places[0].share > 0.74 && f->places[0].share < 0.76);
-	assert_non_null(strstr(told(p), " is full in about 230 steps (about 115 s)."));
+	at = strstr(told(p), " is full in about 230 steps (about 115 s), at step ");
+	assert_non_null(at);
+	/* It is said of the device, not of each call site. */
+	assert_null(strstr(at + 1, " is full in about "));
 	assert_int_equal(f->pool_count, 1);
 	assert_int_equal(f->pools[0].bytes_per_step, 4 * MIB);
 	assert_int_equal(f->pools[0].rises, 19);
 	assert_int_equal(f->pools[0].rise_steps, 19);
 	assert_true(f->pools[0].explained > 0.99);
+}
+
+/* PyTorch caches what it pins, so the driver's blocks do not say whose they are now. */
+static void pinned_memory_beside_pytorch_may_be_kept_elsewhere(void **state)
+{
+	static const char note[] =
+		"PyTorch reuses pinned memory: these blocks were first taken here, "
+		"and another line may keep them.";
+	struct play *p = *state;
+	uint64_t i, torch;
+
+	for (torch = 0; torch < 2; torch++) {
+		start(p, SESSION_LEAKS);
+		FEED(p, 0, context_def, .id = PINNED, .pool = POOL_host_pinned, .kind = BLOCK_ALLOC,
+		     .vendor = VENDOR_ASCEND, .device = DEVICE_HOST, .module = MODULE_UNKNOWN);
+		for (i = 1; i <= 12; i++) {
+			step_begin(p);
+			if (torch) {
+				take(p, PTA, 0x1000, MIB, 0);
+				give(p, PTA, 0x1000);
+			}
+			take(p, PINNED, 0x10000000 * i, MIB, 0);
+			step_end(p);
+		}
+		assert_non_null(strstr(told(p), "leak: HOST_PINNED blocks of 1.0 MiB"));
+		assert_int_equal(strstr(told(p), note) != NULL, torch);
+		if (torch)
+			break;
+		analyses_fini(&p->analyses);
+		replay_free(p->replay);
+	}
 }
 
 /* ---- blocks of many sizes without stacks ---- */
@@ -457,6 +595,31 @@ static void a_block_that_replaces_a_smaller_one_is_a_leak(void **state)
 	assert_int_equal(f->places[0].reason, GROWTH_CLIMBS);
 	assert_int_equal(f->places[0].bytes_per_step, MIB);
 	assert_non_null(strstr(told(p), "grows by reallocation: 1.0 MiB per step"));
+}
+
+/* The pool leaves up to 1 MiB of a block unused, which is much more than a step adds. */
+static void growth_is_judged_by_what_was_asked_for(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 30; i++) {
+		uint64_t asked = 2 * MIB + i * (MIB / 16);
+
+		step_begin(p);
+		FEED(p, PTA, block_alloc_pool, .address = 0x10000000 * i,
+		     .size_bytes = asked + i * 7919 % 1000 * 1024, .requested_bytes = asked,
+		     .stream = 0);
+		if (i > 1)
+			give(p, PTA, 0x10000000 * (i - 1));
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->places[0].reason, GROWTH_CLIMBS);
+	assert_int_equal(f->places[0].bytes_per_step, MIB / 16);
 }
 
 /* Beside buffers that are a hundred times as large, which hide it from the level of the pool. */
@@ -587,6 +750,10 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_rose_in_two_places_rose_in_both_together),
 		cmocka_unit_test(two_steps_that_become_one_keep_levels_and_ages),
+		cmocka_unit_test(as_many_steps_as_are_said_decide_a_suspect),
+		cmocka_unit_test_setup_teardown(a_pause_as_long_as_all_before_is_no_silence, begin,
+						end),
+		cmocka_unit_test_setup_teardown(one_quiet_step_is_the_last_step, begin, end),
 		cmocka_unit_test_setup_teardown(
 			driver_memory_beside_a_pool_is_judged_and_its_cache_is_not, begin, end),
 		cmocka_unit_test_setup_teardown(handles_are_judged_by_what_pools_do_not_hold, begin,
@@ -604,6 +771,9 @@ int main(void)
 						begin, end),
 		cmocka_unit_test_setup_teardown(a_block_that_replaces_a_smaller_one_is_a_leak,
 						begin, end),
+		cmocka_unit_test_setup_teardown(pinned_memory_beside_pytorch_may_be_kept_elsewhere,
+						begin, end),
+		cmocka_unit_test_setup_teardown(growth_is_judged_by_what_was_asked_for, begin, end),
 		cmocka_unit_test_setup_teardown(
 			a_chain_of_reallocations_is_seen_beside_large_buffers, begin, end),
 		cmocka_unit_test_setup_teardown(buffers_of_many_sizes_that_turn_over_are_kept,

@@ -25,6 +25,7 @@ struct play {
 	struct run *run;
 	struct replay *replay;
 	struct analyses analyses;
+	struct findings found;
 	struct oom rows[16]; /* of SNAPSHOT; zero where the program asked for it */
 	struct figures figures[16];
 	char names[16][32];
@@ -55,6 +56,7 @@ static int end(void **state)
 {
 	struct play *p = *state;
 
+	findings_fini(&p->found);
 	analyses_fini(&p->analyses);
 	replay_free(p->replay);
 	run_close(p->run);
@@ -104,12 +106,17 @@ static void refuse(struct play *p, struct maker_writer *w, uint64_t bytes, uint6
 		    .total_bytes = 1000 * MIB, .call = OOM_HAL_ALLOC);
 }
 
+/* The one verdict of a run. */
+static const struct finding_oom *verdict_of(struct play *p)
+{
+	analyses_find_ooms(&p->analyses, p->replay, &p->found);
+	assert_int_equal(FINDINGS_COUNT(&p->found, oom), 1);
+	return FINDINGS(&p->found, oom);
+}
+
 static size_t verdicts(const struct play *p)
 {
-	size_t count;
-
-	(void)analyses_ooms(&p->analyses, &count);
-	return count;
+	return analyses_oom_count(&p->analyses);
 }
 
 static void assert_pairs(const struct play *p, size_t count)
@@ -145,7 +152,8 @@ static void normal_pages_instead_of_huge_ones_are_no_oom(void **state)
 	assert_pairs(p, 1);
 	assert_true(p->rows[1].recovered);
 	assert_int_equal(verdicts(p), 0);
-	assert_int_equal(analyses_ooms_recovered(&p->analyses), 1);
+	analyses_find_ooms(&p->analyses, p->replay, &p->found);
+	assert_int_equal(p->found.ooms_recovered, 1);
 }
 
 static void without_a_pool_each_request_is_its_own(void **state)
@@ -382,13 +390,11 @@ static void a_snapshot_after_a_refusal_comes_behind_its_rows(void **state)
 }
 
 /* A pool that tells: segments, blocks and frees that wait, on a device of 1000 MiB. Then a request that does not fit. */
-static const struct oom_verdict *play_pool(struct play *p, uint64_t private_bytes,
+static const struct finding_oom *play_pool(struct play *p, uint64_t private_bytes,
 					   uint64_t waiting_bytes, uint64_t requested)
 {
 	struct maker_writer *w = &p->w[0];
 	uint64_t common = 1000 * MIB - private_bytes;
-	const struct oom_verdict *verdict;
-	size_t count;
 
 	MAKER_EVENT(w, p->now++, HAL, block_alloc_wide, .address = 0x10000000000,
 		    .size_bytes = common);
@@ -419,29 +425,29 @@ static const struct oom_verdict *play_pool(struct play *p, uint64_t private_byte
 		    .allocated_bytes = common - waiting_bytes, .reserved_bytes = 1000 * MIB,
 		    .free_bytes = 0, .total_bytes = 1000 * MIB, .call = OOM_TORCH_CUDA);
 	play(p);
-	verdict = analyses_ooms(&p->analyses, &count);
-	assert_int_equal(count, 1);
-	return verdict;
+	return verdict_of(p);
 }
 
 static void what_waits_for_streams_is_a_cause(void **state)
 {
-	const struct oom_verdict *verdict = play_pool(*state, 0, 400 * MIB, 300 * MIB);
+	const struct play *p = *state;
+	const struct finding_oom *verdict = play_pool(*state, 0, 400 * MIB, 300 * MIB);
 
 	assert_string_equal(oom_cause_text(verdict->cause), "waiting for streams");
 	assert_int_equal(verdict->waiting_bytes, 400 * MIB);
-	assert_int_equal(verdict->unused_bytes, 0);
-	assert_int_equal(verdict->pools[1].waiting_bytes + verdict->pools[0].waiting_bytes,
+	assert_int_equal(verdict->reserved_unused_bytes, 0);
+	assert_int_equal(FINDINGS(&p->found, oom_pool)[0].waiting_bytes +
+				 FINDINGS(&p->found, oom_pool)[1].waiting_bytes,
 			 400 * MIB);
 }
 
 static void what_private_pools_keep_is_a_cause(void **state)
 {
-	const struct oom_verdict *verdict = play_pool(*state, 500 * MIB, 0, 300 * MIB);
+	const struct finding_oom *verdict = play_pool(*state, 500 * MIB, 0, 300 * MIB);
 
 	assert_string_equal(oom_cause_text(verdict->cause), "private pools");
-	assert_int_equal(verdict->private_bytes, 500 * MIB);
-	assert_int_equal(verdict->unused_bytes, 0);
+	assert_int_equal(verdict->private_pools_unused_bytes, 500 * MIB);
+	assert_int_equal(verdict->reserved_unused_bytes, 0);
 }
 
 /* ---- causes of short programs ---- */
@@ -540,6 +546,13 @@ static enum oom_cause play_short(struct shorty *s, unsigned kind)
 		work(s, (unsigned)random_from(8, 200), 20 * MIB);
 		ask_too_much(s, random_from(990, 3000) * MIB);
 		return OOM_CAUSE_SPIKE;
+	case 4: /* work at a low level, then few large blocks of the same size */
+		work(s, (unsigned)random_from(5, 60), 20 * MIB);
+		size = random_from(340, 490) * MIB;
+		for (i = 0; i < 2; i++)
+			(void)take(s, size);
+		ask_too_much(s, size);
+		return OOM_CAUSE_FULL;
 	default: /* the device is full, and work goes on at that level */
 		(void)take(s, random_from(880, 920) * MIB);
 		work(s, (unsigned)random_from(40, 200), 60 * MIB);
@@ -557,23 +570,21 @@ static void causes_of_short_programs_are_true(void **state)
 	for (round = 0; round < 200; round++) {
 		struct shorty s = {.p = p, .limited = round % 2 != 0};
 
-		const struct oom_verdict *verdict;
+		const struct finding_oom *verdict;
 		struct strbuf why = {0};
 		enum oom_cause cause;
-		size_t count;
 
 		maker_stack(&p->w[0], p->now++, KEEP, &frame, 1);
-		cause = play_short(&s, round / 2 % 5);
+		cause = play_short(&s, round / 2 % 6);
 		play(p);
-		verdict = analyses_ooms(&p->analyses, &count);
-		assert_int_equal(count, 1);
-		oom_cause_line(verdict, &why);
+		verdict = verdict_of(p);
+		oom_why(&p->found, verdict, &why);
 		if (verdict->cause != cause)
 			fail_msg("program %u: %s instead of %s: %s", round,
 				 oom_cause_text(verdict->cause), oom_cause_text(cause),
 				 strbuf_str(&why));
 		/* Sentences that are said only where they are true. */
-		if (round / 2 % 5 != 4)
+		if (round / 2 % 6 != 5)
 			assert_null(strstr(strbuf_str(&why), "steady level"));
 		else
 			assert_non_null(strstr(strbuf_str(&why), "steady level"));

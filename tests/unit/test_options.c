@@ -239,6 +239,8 @@ static const struct value_case good_values[] = {
 	{"--watch", KAI ":out1" WIDE_COMMA KAI, NULL},
 	{"--collect-mode", "immediate", NULL},
 	{"--collect-mode", "deferred", NULL},
+	{"--whatif", "off", NULL},
+	{"--whatif", "always", NULL},
 	{"--auto-steps", "on", NULL},
 	{"--auto-steps", "off", NULL},
 	{"--input-path", "a,b", NULL},
@@ -404,6 +406,7 @@ static const struct value_case bad_values[] = {
 	{"--watch", "op0,op1\nx", "'op0,op1\\nx'"},
 	{"--collect-mode", "immediate,deferred", "'immediate,deferred'"},
 	{"--collect-mode", "now", "'now'"},
+	{"--whatif", "yes", "'yes'"},
 	{"--auto-steps", "1", "'1'"},
 	{"--inefficient", "early", "'early' is not allowed"},
 	{"--inefficient", "mem_size:4294967296", "bad number"},
@@ -1475,7 +1478,7 @@ static void help_fits_one_screen_and_names_everything(void **state)
 	(void)state;
 
 	options_help(&sb, VERB_NONE, true);
-	assert_true(help_lines(&sb) <= 84);
+	assert_true(help_lines(&sb) <= 85);
 	while ((row = option_next(row)) != NULL) {
 		assert_int_equal(help_lists(&sb, row), option_stands_alone(row));
 		if (row->initial != NULL && option_stands_alone(row))

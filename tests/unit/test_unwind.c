@@ -36,7 +36,7 @@
 typedef int walker(void **frames, int count);
 
 static walker *theirs;	  /* NULL: there is no libunwind */
-static shape *every[200]; /* shapes of all modules */
+static shape *every[240]; /* shapes of all modules */
 static uint32_t every_count;
 static uint32_t drawn_count; /* of these, the ones that are drawn from now */
 static __thread struct own_stack own;
@@ -154,21 +154,28 @@ static uint64_t mixed(void *const *frames, uint32_t count)
 static __attribute__((noinline)) void look_at_known(void *const *frames, uint32_t count)
 {
 	void *again[WALK_WORDS], *const *found = again;
-	uint32_t max, got, i;
+	uint32_t max, most, kept, got, i;
 
 	if (known == NULL)
 		return;
-	max = draw(2) == 0 ? WALK_WORDS : 24;
+	/* Of the shorter ones a few frames fewer are kept than were walked. */
+	max = most = draw(2) == 0 ? WALK_WORDS : 24;
+	kept = max == 24 ? 20 : max;
 	got = unwind_frames(&own, known, again, max);
 	if (known->found != NULL) {
 		found = known->found->frames;
+		most = kept;
 		known_found++;
 	} else {
-		walk_keep(known, &own, again, got, max, 0, mixed(again, got));
+		if (got > kept)
+			walk_cut(&own.reads, kept);
+		else
+			kept = got;
+		walk_keep(known, &own, again, kept, max, 0, mixed(again, kept));
 	}
 	/* Its first two frames are in here and in our caller, behind other calls than the other walk's. */
-	if (got != (count + 1 < max ? count + 1 : max))
-		fail_msg("%u frames of %u, %u asked for", got, count + 1, max);
+	if (got != (count + 1 < most ? count + 1 : most))
+		fail_msg("%u frames of %u, %u asked for", got, count + 1, most);
 	for (i = 2; i < got; i++) {
 		if (found[i] != frames[i - 1])
 			fail_msg("frame %u: %p, not %p", i, found[i], frames[i - 1]);
@@ -285,8 +292,8 @@ static void random_stacks_are_those_of_libunwind(void **state)
 	(void)state;
 	looks = unlike = 0;
 	drawn_count = every_count - SHAPES_ALONE;
-	walk_random(1, 3000);
-	assert_int_equal(looks, 3000);
+	walk_random(1, 10000);
+	assert_true(looks >= 10000); /* some shapes call twice */
 	assert_int_equal(unlike, 0);
 	drawn_count = every_count;
 }
@@ -433,7 +440,7 @@ static void coroutines_have_stacks_of_their_own(void **state)
 		assert_int_equal(swapcontext(&home, &away), 0);
 		(void)munmap(room, bytes);
 	}
-	assert_int_equal(looks, 600);
+	assert_true(looks >= 600);
 }
 
 /* ---- code without tables ---- */
@@ -665,8 +672,8 @@ static void every_instruction_has_its_callers(void **state)
 
 	(void)state;
 	(void)sigaction(SIGTRAP, &action, &old);
-	/* Each module's; what libc and the loader do for them is part of it. */
-	step_shapes(&s, 0, every_count);
+	/* Each module's; what libc and the loader do for them is part of it. No table can tell what the last instructions of a throw do. */
+	step_shapes(&s, SHAPES_THROWN, every_count);
 	(void)sigaction(SIGTRAP, &old, NULL);
 	print_message("%u instructions, %u unlike libunwind, %u lost by both\n", stepped,
 		      stepped_unlike, stepped_lost);

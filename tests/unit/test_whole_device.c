@@ -936,29 +936,49 @@ static void what_nobody_saw_before_the_program_died_is_unknown(void **state)
 	check_refused(p, &then, 100 * MIB, 924 * MIB);
 }
 
+/* A document of one GPU at one moment. */
+static struct finding_device_moment *gpu(struct findings *found, uint32_t number,
+					 enum device_when when)
+{
+	struct finding_device_memory *device = FINDINGS_ADD(found, device_memory);
+	struct finding_device_moment *moment =
+		FINDINGS_ADD_TO(found, device_moment,
+				when == DEVICE_FULLEST ? &device->peak : &device->at_pool_peak);
+
+	device->device = number;
+	device->platform = VENDOR_CUDA;
+	device->total_bytes = 80 * 1024 * MIB;
+	moment->when = when;
+	return moment;
+}
+
+static void add_library(struct findings *found, struct finding_device_moment *moment,
+			const char *name, uint64_t bytes)
+{
+	*FINDINGS_ADD_TO(found, device_library, &moment->outside) =
+		(struct finding_device_library){.library = name, .bytes = bytes};
+}
+
 static void a_sentence_names_each_part_once(void **state)
 {
-	struct device_account account = {
-		.device = 1, .vendor = VENDOR_CUDA, .total_bytes = 80 * 1024 * MIB};
-	struct device_view view = {
-		.when = DEVICE_POOL_PEAK,
-		.pool = POOL_pta,
-		.pools = {{.pool = POOL_pta, .reserved_bytes = 40 * MIB, .live_bytes = 30 * MIB}},
-		.pool_count = 1,
-		.libraries = {{.name = "cuBLAS", .bytes = 8 * MIB}, {.name = "", .bytes = 2 * MIB}},
-		.library_count = 2,
-		.moment = {.time_ns = 1,
-			   .used_bytes = 60 * MIB,
-			   .parts = {[PART_POOLS] = 40 * MIB,
-				     [PART_OUTSIDE] = 10 * MIB,
-				     [PART_KEPT] = 3 * MIB,
-				     [PART_CONTEXT] = 5 * MIB,
-				     [PART_OTHERS] = 4 * MIB,
-				     [PART_UNKNOWN] = MIB}}};
+	struct findings found = {0};
+	struct finding_device_moment *moment = gpu(&found, 1, DEVICE_POOL_PEAK);
 	struct strbuf out = {0};
 
 	(void)state;
-	device_line(&account, &view, &out);
+	moment->pool = POOL_pta;
+	*FINDINGS_ADD_TO(&found, device_pool, &moment->pools) = (struct finding_device_pool){
+		.pool = POOL_pta, .reserved_bytes = 40 * MIB, .live_bytes = 30 * MIB};
+	add_library(&found, moment, "cuBLAS", 8 * MIB);
+	add_library(&found, moment, "", 2 * MIB);
+	moment->used_bytes = 60 * MIB;
+	moment->pools_bytes = 40 * MIB;
+	moment->outside_bytes = 10 * MIB;
+	moment->kept_bytes = 3 * MIB;
+	moment->context_bytes = 5 * MIB;
+	moment->other_processes_bytes = 4 * MIB;
+	moment->unknown_bytes = MIB;
+	devices_text(&found, false, &out);
 	assert_string_equal(
 		strbuf_str(&out),
 		"GPU 1 at the peak of PTA: 60.0 MiB of 80.0 GiB used = PTA 40.0 MiB (10.0 "
@@ -966,32 +986,32 @@ static void a_sentence_names_each_part_once(void **state)
 		"+ kept by the driver's pools 3.0 MiB + context 5.0 MiB + other "
 		"processes 4.0 MiB + unknown 1.0 MiB\n");
 	strbuf_fini(&out);
+	findings_fini(&found);
 }
 
 static void a_pool_that_tells_is_split_further(void **state)
 {
-	struct device_account account = {
-		.device = 0, .vendor = VENDOR_CUDA, .total_bytes = 80 * 1024 * MIB};
-	struct device_view view = {
-		.pools = {{.pool = POOL_pta,
-			   .reserved_bytes = 40 * MIB,
-			   .live_bytes = 30 * MIB,
-			   .requested_bytes = 29 * MIB,
-			   .waiting_bytes = 4 * MIB,
-			   .private_bytes = 12 * MIB}},
-		.pool_count = 1,
-		.moment = {.time_ns = 1, .used_bytes = 40 * MIB, .parts = {40 * MIB}}};
+	struct findings found = {0};
+	struct finding_device_moment *moment = gpu(&found, 0, DEVICE_FULLEST);
 	struct strbuf out = {0};
 
 	(void)state;
-	device_line(&account, &view, &out);
+	*FINDINGS_ADD_TO(&found, device_pool, &moment->pools) =
+		(struct finding_device_pool){.pool = POOL_pta,
+					     .reserved_bytes = 40 * MIB,
+					     .live_bytes = 30 * MIB,
+					     .requested_bytes = 29 * MIB,
+					     .waiting_bytes = 4 * MIB,
+					     .private_pools_bytes = 12 * MIB};
+	moment->used_bytes = moment->pools_bytes = 40 * MIB;
+	devices_text(&found, false, &out);
 	assert_string_equal(
 		strbuf_str(&out),
 		"GPU 0 at its fullest: 40.0 MiB of 80.0 GiB used = PTA 40.0 MiB (30.0 MiB in use, "
 		"29.0 MiB of it asked for, 4.0 MiB waiting for streams, 6.0 MiB unused; CUDA "
-		"graphs "
-		"and private pools 12.0 MiB) + unknown 0 B\n");
+		"graphs and private pools 12.0 MiB) + unknown 0 B\n");
 	strbuf_fini(&out);
+	findings_fini(&found);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "collector/watch/runtime.h"
 
@@ -33,8 +34,8 @@ static uint32_t visible_count;
 static _Atomic uint32_t visible_read;
 
 /*
- * As the driver reads it: the first item that is no number ends the list. Devices named otherwise (GPU-..., MIG-...) keep the number
- * that the program has for them.
+ * As the driver reads it: the first item that begins with no number ends the list. If devices are named otherwise (GPU-..., MIG-...),
+ * all keep the numbers that the program has for them; some of a list would have the numbers of others.
  */
 static uint32_t read_visible(void)
 {
@@ -47,26 +48,75 @@ static uint32_t read_visible(void)
 
 		while (*at == ' ')
 			at++;
+		if (strncmp(at, "GPU-", 4) == 0 || strncmp(at, "MIG-", 4) == 0)
+			return 0;
 		if (*at < '0' || *at > '9')
 			break;
 		value = strtoul(at, &end, 10);
-		while (*end == ' ')
-			end++;
-		if (value > 1023 || (*end != ',' && *end != '\0'))
+		if (value > 1023)
 			break;
 		visible[count++] = (uint32_t)value;
-		at = *end == ',' ? end + 1 : NULL;
+		at = strchr(end, ',');
+		at = at == NULL ? NULL : at + 1;
 	}
 	return count;
 }
 
+#define CARD_QUESTIONS 1000u /* before the driver answers; then it is not there, or of no use */
+
+static struct lookup_function device_count = {.name = "cuDeviceGetCount"};
+static struct lookup_function device_uuid = {.name = "cuDeviceGetUuid_v2"};
+/* Before CUDA 11.4; of a part of a GPU (MIG) it names the whole one. */
+static struct lookup_function device_uuid_1 = {.name = "cuDeviceGetUuid"};
+static _Atomic uint32_t card_questions;
+
+static uint32_t count(void)
+{
+	int (*function)(int *) = (int (*)(int *))lookup_function(&device_count);
+	int devices = 0;
+
+	return function != NULL && function(&devices) == 0 && devices > 0 ? (uint32_t)devices : 0;
+}
+
+/*
+ * Which cards the process sees, as the driver says: it knows all ways to name and to sort them. Threads that come at the same time
+ * write the same.
+ */
+static MSCOPE_COLD __attribute__((noinline)) void tell_cards_slow(struct trace_cards *cards)
+{
+	int (*ask)(uint8_t *, int);
+	uint32_t devices, i;
+
+	if (atomic_fetch_add(&card_questions, 1) >= CARD_QUESTIONS || (devices = count()) == 0)
+		return;
+	ask = (int (*)(uint8_t *, int))lookup_function(&device_uuid);
+	if (ask == NULL)
+		ask = (int (*)(uint8_t *, int))lookup_function(&device_uuid_1);
+	for (i = 0; i < devices && i < TRACE_CARDS; i++) {
+		uint8_t uuid[16] = {0};
+
+		if (ask == NULL || ask(uuid, (int)i) != 0)
+			memset(uuid, 0, sizeof(uuid));
+		cards->card[i].device = i < visible_count ? visible[i] : i;
+		memcpy(cards->card[i].uuid, uuid, sizeof(uuid));
+	}
+	/* Pairs with the acquire in engine/cards.c. */
+	atomic_store_explicit(&cards->count, i, memory_order_release);
+}
+
 uint32_t cuda_physical_device(uint32_t logical)
 {
+	struct trace_header *header = collector.header;
+
 	/* Threads that come at the same time read and store the same. */
 	if (atomic_load_explicit(&visible_read, memory_order_acquire) == 0) {
 		visible_count = read_visible();
 		atomic_store_explicit(&visible_read, 1, memory_order_release);
 	}
+	if (header != NULL &&
+	    atomic_load_explicit(&header->cards.count, memory_order_relaxed) == 0 &&
+	    atomic_load_explicit(&card_questions, memory_order_relaxed) < CARD_QUESTIONS)
+		tell_cards_slow(&header->cards);
 	return logical < visible_count ? visible[logical] : logical;
 }
 
@@ -128,15 +178,6 @@ static uint32_t device_of(uint64_t address)
 
 static struct lookup_function memory_info = {.name = "cuMemGetInfo_v2"};
 static struct lookup_function context_device = {.name = "cuCtxGetDevice"};
-static struct lookup_function device_count = {.name = "cuDeviceGetCount"};
-
-static uint32_t count(void)
-{
-	int (*function)(int *) = (int (*)(int *))lookup_function(&device_count);
-	int devices = 0;
-
-	return function != NULL && function(&devices) == 0 && devices > 0 ? (uint32_t)devices : 0;
-}
 
 uint32_t cuda_device_here(void)
 {
@@ -173,6 +214,9 @@ static void reset(void)
 	lookup_forget(&memory_info);
 	lookup_forget(&context_device);
 	lookup_forget(&device_count);
+	lookup_forget(&device_uuid);
+	lookup_forget(&device_uuid_1);
+	atomic_store(&card_questions, 0);
 	lookup_forget(&capture_mode);
 	atomic_store(&visible_read, 0);
 	cupti_reset();

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "collector/interp/interpreter.h"
+#include "collector/record/codes.h"
 
 MSCOPE_EXPORT uint32_t mscope_recording(void)
 {
@@ -32,4 +33,9 @@ MSCOPE_EXPORT int mscope_python_package(const char *directory)
 	memcpy(interp.own, directory, bytes);
 	atomic_store_explicit(&interp.own_bytes, (uint32_t)bytes, memory_order_release);
 	return 0;
+}
+
+MSCOPE_EXPORT int mscope_name_file(const char *file, const char *name)
+{
+	return codes_name_file(file, name);
 }

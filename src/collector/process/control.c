@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -336,12 +337,26 @@ int control_request_within(enum trace_request kind, uint64_t most_ns)
 	return r;
 }
 
+/* How long a program waits for an engine that works and is behind: a program that is faster than the engine would wait longer each time. */
+#define BEHIND_WAIT_ENV "MSMEMSCOPE_STOP_WAIT"
+#define BEHIND_WAIT_S	60u
+
+static uint64_t behind_wait_ns(void)
+{
+	const char *value = getenv(BEHIND_WAIT_ENV);
+	unsigned long seconds = value == NULL ? 0 : strtoul(value, NULL, 10);
+
+	return (seconds == 0 || seconds > UINT32_MAX ? BEHIND_WAIT_S : seconds) *
+	       UINT64_C(1000000000);
+}
+
 MSCOPE_EXPORT int32_t mscope_flush(void)
 {
-	return control_request(TRACE_REQUEST_FLUSH);
+	return control_request_within(TRACE_REQUEST_FLUSH, behind_wait_ns());
 }
 
 MSCOPE_EXPORT int32_t mscope_complete(uint32_t ends)
 {
-	return control_request(ends ? TRACE_REQUEST_END : TRACE_REQUEST_COMPLETE);
+	return ends ? control_request(TRACE_REQUEST_END)
+		    : control_request_within(TRACE_REQUEST_COMPLETE, behind_wait_ns());
 }

@@ -87,6 +87,18 @@ static void put_file(struct text *text, const char *key, const char *path, size_
 	put(text, key, buffer, got);
 }
 
+/* Memory of the machine: "MemTotal:       24562312 kB" is its first line. */
+static void put_memory(struct text *text)
+{
+	char buffer[64], *at = buffer;
+	size_t got = read_file("/proc/meminfo", buffer, sizeof(buffer) - 1), digits;
+
+	buffer[got] = '\0';
+	at += strcspn(at, "0123456789");
+	digits = strspn(at, "0123456789");
+	put(text, "memory_kib", at, digits);
+}
+
 uint32_t identity_write(const struct session *session, char *out, uint32_t bytes)
 {
 	struct text text = {.at = out, .end = out + bytes};
@@ -100,6 +112,7 @@ uint32_t identity_write(const struct session *session, char *out, uint32_t bytes
 		put(&text, "kernel", name.release, strlen(name.release));
 		put(&text, "machine", name.machine, strlen(name.machine));
 	}
+	put_memory(&text);
 	put_file(&text, "boot_id", "/proc/sys/kernel/random/boot_id", 64);
 	length = readlink("/proc/self/exe", link, sizeof(collector.text_scratch));
 	put(&text, "exe", link, length > 0 ? (size_t)length : 0);
@@ -129,7 +142,7 @@ uint32_t identity_write(const struct session *session, char *out, uint32_t bytes
 
 uint64_t identity_start_ticks(void)
 {
-	char path[64], buffer[1024], *at;
+	char path[64], *buffer = collector.text_scratch, *at;
 	size_t got;
 	int field;
 
@@ -138,7 +151,7 @@ uint64_t identity_start_ticks(void)
 		(void)snprintf(path, sizeof(path), "/proc/self/task/%u/stat", collector.pid);
 	else
 		(void)snprintf(path, sizeof(path), "/proc/%u/stat", collector.pid);
-	got = read_file(path, buffer, sizeof(buffer) - 1);
+	got = read_file(path, buffer, sizeof(collector.text_scratch) - 1);
 
 	/* The name in the second field may hold anything, so count from the last parenthesis: start time is the 22nd field. */
 	buffer[got] = '\0';

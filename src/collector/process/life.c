@@ -28,10 +28,18 @@
 static _Atomic uint32_t fork_handlers_made;
 static uint32_t start_pid; /* the process that began here, or was made by fork() itself */
 
-/* glibc's own entry of pthread_atfork(), which is not in libc.so itself. */
+/*
+ * glibc's own entry of pthread_atfork(), which is not in libc.so itself. Programs of another libc (musl) inherit the preload from a shell
+ * or a launcher, and a name that it lacks would end them: the only one is weak, and nothing is recorded there.
+ */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
-			     void *dso);
+			     void *dso) __attribute__((weak));
 extern void *__dso_handle;
+
+static bool is_glibc(void)
+{
+	return &__register_atfork != NULL;
+}
 
 static void after_fork_in_child(void)
 {
@@ -119,6 +127,8 @@ static uint32_t attach(void)
 	int r;
 
 	collector.generation++;
+	if (!is_glibc())
+		return RECORDING_OFF;
 	/* A child of a process that has a filter and no session: it goes on as its parent did. */
 	if (quiet_is_on() && collector.session[0] == '\0')
 		return RECORDING_EARLY;
@@ -255,6 +265,8 @@ __attribute__((constructor)) static void process_start(void)
 	bool in_session;
 	uint32_t wants = 0;
 
+	if (!is_glibc())
+		return;
 	make_fork_handlers();
 	start_pid = (uint32_t)getpid();
 	/* The interpreter has an end of its own. */

@@ -131,8 +131,9 @@ static void clock_pair(struct trace_header *h)
 
 int raw_open(const struct session *session, const uint8_t *parent_run)
 {
+	static struct trace_header first; /* one thread attaches, whose stack may be small */
 	char *hidden = collector.path_scratch;
-	struct trace_header first, *h;
+	struct trace_header *h;
 	int fd = -1, r;
 
 	r = raw_create(session, parent_run, &fd, hidden, sizeof(collector.path_scratch), &first);

@@ -82,15 +82,20 @@ struct found {
 	struct known_walk *walk; /* of the C frames, NULL: it is new */
 };
 
+static bool is_left_out(const void *frame)
+{
+	const char *at = frame;
+
+	return at >= __start_mscope_left_out && at < __stop_mscope_left_out;
+}
+
 /* The program's stack without ours: leaves out frames between main() and what calls it, and takes others in their place. */
 static void leave_out(struct found *found)
 {
 	uint32_t kept = 0, i;
 
 	for (i = 0; i < found->c_known && kept < found->c_frames; i++) {
-		const char *at = found->frames[i];
-
-		if (at < __start_mscope_left_out || at >= __stop_mscope_left_out)
+		if (!is_left_out(found->frames[i]))
 			found->frames[kept++] = found->frames[i];
 	}
 	found->c_frames = kept;
@@ -230,6 +235,23 @@ MSCOPE_INLINE void take_frames(struct found *found, void **frames, uint32_t got,
 	found->c_frames = found->c_known < depth ? found->c_known : depth;
 }
 
+/*
+ * Remembers a walk with the frames that make the stack and no more: ways that differ further out are one stack, and one walk. All of it where
+ * frames further out take the place of ours.
+ */
+static void keep_walk(struct writer *w, uint32_t got, uint32_t depth, uint32_t skip, uint64_t hash)
+{
+	uint32_t taken = skip + depth, i;
+
+	for (i = skip; i < taken && i < got && !is_left_out(w->frames[i]); i++)
+		;
+	if (i == taken && taken < got) {
+		got = taken;
+		walk_cut(&w->stack.reads, got);
+	}
+	walk_keep(w->walks, &w->stack, w->frames, got, depth + 4, skip, hash);
+}
+
 /* Finds C frames, from `caller` on, which is near; `deep`: from the first frame on that is not ours. Returns their hash. */
 MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t depth, bool deep,
 			      struct found *found)
@@ -261,7 +283,7 @@ found:
 	take_frames(found, w->frames, got, skip, depth);
 	hash = hash_frames(found->frames, found->c_frames);
 	if (!deep && caller != STACK_PAST_DRIVER && w->walks != NULL)
-		walk_keep(w->walks, &w->stack, w->frames, got, depth + 4, skip, hash);
+		keep_walk(w, got, depth, skip, hash);
 	return hash;
 }
 

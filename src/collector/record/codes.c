@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "collector/lock.h"
 #include "collector/memory.h"
 #include "collector/quiet.h"
 
@@ -36,6 +37,83 @@ struct known_codes {
 };
 
 _Static_assert(SET_SLOTS * sizeof(struct code_slot) == 64, "a set is one cache line");
+
+/* ---- files that have another name for people ---- */
+
+/* Cells of a notebook, whose files are temporary ones. The newest name of a file is the one that counts. */
+#define FILE_NAMES 4096u
+
+struct file_name {
+	char file[216];
+	char name[40]; /* "": its functions are left out */
+};
+
+static struct {
+	struct lock lock; /* of those who add */
+	_Atomic(struct file_name *) all;
+	_Atomic uint32_t count; /* of those that are complete */
+} file_names;
+
+static const char *name_of_file(const char *file, uint32_t bytes)
+{
+	uint32_t i = atomic_load_explicit(&file_names.count, memory_order_acquire);
+	const struct file_name *all = atomic_load_explicit(&file_names.all, memory_order_relaxed);
+
+	while (i-- > 0) {
+		if (strlen(all[i].file) == bytes && memcmp(all[i].file, file, bytes) == 0)
+			return all[i].name;
+	}
+	return NULL;
+}
+
+static int add_file_name(const char *file, const char *name)
+{
+	struct file_name *all = atomic_load(&file_names.all);
+	uint32_t count = atomic_load(&file_names.count);
+	const char *now = name_of_file(file, (uint32_t)strlen(file));
+
+	if (now != NULL && strcmp(now, name) == 0)
+		return 0;
+	if (count == FILE_NAMES)
+		return -ENOSPC;
+	if (all == NULL) {
+		all = quiet_map(FILE_NAMES * sizeof(*all));
+		if (all == NULL)
+			return -ENOMEM;
+		atomic_store(&file_names.all, all);
+	}
+	memcpy(all[count].file, file, strlen(file) + 1);
+	memcpy(all[count].name, name, strlen(name) + 1);
+	atomic_store_explicit(&file_names.count, count + 1, memory_order_release);
+	return 0;
+}
+
+int codes_name_file(const char *file, const char *name)
+{
+	int result;
+
+	if (strlen(file) >= sizeof(((struct file_name *)0)->file) ||
+	    strlen(name) >= sizeof(((struct file_name *)0)->name))
+		return -ENAMETOOLONG;
+	if (!lock_take(&file_names.lock))
+		return -EBUSY;
+	result = add_file_name(file, name);
+	lock_release(&file_names.lock);
+	return result;
+}
+
+/* Gives the file in `codes` its name for people; how long that is, -1: its functions are left out. */
+static int rename_file(struct known_codes *codes, int bytes)
+{
+	const char *name = bytes < 0 ? NULL : name_of_file(codes->file, (uint32_t)bytes);
+
+	if (name == NULL)
+		return bytes;
+	if (name[0] == '\0')
+		return -1;
+	memcpy(codes->file, name, strlen(name) + 1);
+	return (int)strlen(name);
+}
 
 /* ---- definitions ---- */
 
@@ -100,8 +178,8 @@ static MSCOPE_COLD const struct code_slot *define(struct writer *w, struct code_
 	const struct interp_layout *at = &interp.at;
 	struct known_codes *codes = w->codes;
 	const void *table = interp_pointer(code, at->code_table);
-	int file =
-		interp_text(interp_pointer(code, at->code_file), codes->file, sizeof(codes->file));
+	int file = rename_file(codes, interp_text(interp_pointer(code, at->code_file), codes->file,
+						  sizeof(codes->file)));
 	int name =
 		interp_text(interp_pointer(code, at->code_name), codes->name, sizeof(codes->name));
 	uint32_t id = 0, kinds = 0;

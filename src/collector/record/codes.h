@@ -21,4 +21,10 @@ uint32_t writer_code(struct writer *w, const void *code);
 uint32_t writer_code_frames(struct writer *w, uint32_t count, uint32_t walked, uint32_t depth,
 			    bool *cut, const void **out);
 
+/*
+ * Functions of `file` that are defined from now on have `name` for their file, or are left out as those of our own package are when
+ * it is empty. 0; -ENAMETOOLONG, -ENOSPC, -ENOMEM, -EBUSY: the file keeps its name.
+ */
+int codes_name_file(const char *file, const char *name);
+
 #endif

@@ -172,16 +172,20 @@ static void put_thread(struct writer *w)
 		w->tid = (uint32_t)event.tid;
 }
 
+_Static_assert(sizeof(collector.notes) <= sizeof(((struct writer *)0)->python_frames),
+	       "notes have room");
+
 void writer_put_notes(struct writer *w)
 {
-	char notes[COLLECTOR_NOTES_MAX][sizeof(collector.notes[0])];
+	/* Where no Python stack is captured now; the thread's own stack may be small. */
+	char(*notes)[sizeof(collector.notes[0])] = (void *)w->python_frames;
 	uint32_t count, i;
 
 	/* Copied first, since writing a note may add another one. */
 	if (!lock_take(&collector.notes_lock))
 		return;
 	count = atomic_exchange_explicit(&collector.note_count, 0, memory_order_relaxed);
-	memcpy(notes, collector.notes, sizeof(notes));
+	memcpy(notes, collector.notes, sizeof(collector.notes));
 	lock_release(&collector.notes_lock);
 	for (i = 0; i < count; i++) {
 		uint32_t length = (uint32_t)strlen(notes[i]);

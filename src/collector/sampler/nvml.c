@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Figures of NVIDIA's driver, by libnvidia-ml.so.1, which takes nothing of a GPU for the answer. Devices have the numbers of NVML,
- * which are those of the machine in the order of the bus.
+ * Figures of NVIDIA's driver, by libnvidia-ml.so.1, which takes nothing of a GPU for the answer. NVML numbers devices in the order of
+ * the bus; CUDA in another order (the fastest first, CUDA_VISIBLE_DEVICES), so a device goes by its UUID. A GPU that is divided
+ * (MIG) stands for its parts: a program has one of these, and the figures of the whole GPU are not those of its device.
  *
  * The list of processes costs the driver more: it is asked for when the device's own figure has changed, when the engine asks, and
  * once in a while.
@@ -44,19 +45,82 @@ static struct {
 	int (*memory_v2)(void *device, struct memory_v2 *out);
 	int (*memory)(void *device, struct memory *out);
 	int (*processes)(void *device, unsigned int *count, struct process_info *out);
+	int (*uuid)(void *device, char *out, unsigned int bytes);
+	int (*divided)(void *device, unsigned int *now, unsigned int *later);
+	int (*parts)(void *device, unsigned int *most);
+	int (*part)(void *device, unsigned int index, void **out);
 } nvml;
 
 static struct {
-	void *handle; /* NULL: cannot be asked */
+	void *handle;
+	unsigned int number; /* of NVML */
+	uint8_t uuid[16];    /* zeros: unknown */
 	unsigned long long used;
 	bool known;
 } devices[DEVICES_MAX];
 static unsigned int device_count;
 
+/* Reads GPU-8932f937-d72c-4106-c12f-20bd9faed9f6, or the same with MIG; false: another form. */
+static bool read_uuid(const char *text, uint8_t *out)
+{
+	unsigned int digits = 0;
+
+	if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
+		return false;
+	for (text += 4; *text != '\0'; text++) {
+		int digit = *text >= '0' && *text <= '9'   ? *text - '0'
+			    : *text >= 'a' && *text <= 'f' ? *text - 'a' + 10
+			    : *text >= 'A' && *text <= 'F' ? *text - 'A' + 10
+							   : -1;
+
+		if (*text == '-')
+			continue;
+		if (digit < 0 || digits == 32)
+			return false;
+		out[digits / 2] = (uint8_t)(out[digits / 2] << 4 | digit);
+		digits++;
+	}
+	return digits == 32;
+}
+
+static void add_device(void *handle, unsigned int number)
+{
+	char text[96] = "";
+	uint8_t uuid[16] = {0};
+
+	if (device_count == DEVICES_MAX)
+		return;
+	devices[device_count].handle = handle;
+	devices[device_count].number = number;
+	if (nvml.uuid != NULL && nvml.uuid(handle, text, sizeof(text) - 1) == NVML_OK &&
+	    read_uuid(text, uuid))
+		memcpy(devices[device_count].uuid, uuid, sizeof(uuid));
+	device_count++;
+}
+
+static void add_gpu(unsigned int number)
+{
+	unsigned int now = 0, later, most = 0, i;
+	void *handle, *part;
+
+	if (nvml.handle(number, &handle) != NVML_OK)
+		return;
+	if (nvml.divided == NULL || nvml.divided(handle, &now, &later) != NVML_OK || now == 0) {
+		add_device(handle, number);
+		return;
+	}
+	if (nvml.parts == NULL || nvml.part == NULL || nvml.parts(handle, &most) != NVML_OK)
+		return;
+	for (i = 0; i < most; i++) {
+		if (nvml.part(handle, i, &part) == NVML_OK)
+			add_device(part, number);
+	}
+}
+
 static bool open_library(void)
 {
 	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	unsigned int i;
+	unsigned int count, i;
 
 	if (library == NULL || !sampler_find(library, "nvmlInit_v2", &nvml.init) ||
 	    !sampler_find(library, "nvmlDeviceGetCount_v2", &nvml.count) ||
@@ -67,14 +131,14 @@ static bool open_library(void)
 	if (!sampler_find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes))
 		(void)sampler_find(library, "nvmlDeviceGetComputeRunningProcesses_v2",
 				   &nvml.processes);
-	if (nvml.init() != NVML_OK || nvml.count(&device_count) != NVML_OK)
+	(void)sampler_find(library, "nvmlDeviceGetUUID", &nvml.uuid);
+	(void)sampler_find(library, "nvmlDeviceGetMigMode", &nvml.divided);
+	(void)sampler_find(library, "nvmlDeviceGetMaxMigDeviceCount", &nvml.parts);
+	(void)sampler_find(library, "nvmlDeviceGetMigDeviceHandleByIndex", &nvml.part);
+	if (nvml.init() != NVML_OK || nvml.count(&count) != NVML_OK)
 		return false;
-	if (device_count > DEVICES_MAX)
-		device_count = DEVICES_MAX;
-	for (i = 0; i < device_count; i++) {
-		if (nvml.handle(i, &devices[i].handle) != NVML_OK)
-			devices[i].handle = NULL;
-	}
+	for (i = 0; i < count && i < DEVICES_MAX; i++)
+		add_gpu(i);
 	return device_count > 0;
 }
 
@@ -96,22 +160,29 @@ static bool memory_of(void *device, unsigned long long *out_used, unsigned long 
 	return true;
 }
 
+static void tell(unsigned int index, struct sampler_record record)
+{
+	record.vendor = VENDOR_CUDA;
+	record.device = devices[index].number;
+	record.by_uuid = 1;
+	memcpy(record.uuid, devices[index].uuid, sizeof(record.uuid));
+	sampler_send(&record);
+}
+
 /* True: all were told. */
-static bool sample_processes(unsigned int number)
+static bool sample_processes(unsigned int index)
 {
 	static struct process_info processes[PROCESSES_MAX];
 	unsigned int count = PROCESSES_MAX, i;
 	bool complete = true;
 
 	if (nvml.processes == NULL ||
-	    nvml.processes(devices[number].handle, &count, processes) != NVML_OK)
+	    nvml.processes(devices[index].handle, &count, processes) != NVML_OK)
 		return false;
 	for (i = 0; i < count && i < PROCESSES_MAX; i++) {
 		if (processes[i].used != ~0ull && processes[i].pid != 0)
-			sampler_send(&(struct sampler_record){.vendor = VENDOR_CUDA,
-							      .device = number,
-							      .pid = processes[i].pid,
-							      .bytes = processes[i].used});
+			tell(index, (struct sampler_record){.pid = processes[i].pid,
+							    .bytes = processes[i].used});
 		else
 			complete = false;
 	}
@@ -126,17 +197,14 @@ static void sample(bool asked)
 	unsigned int i;
 
 	for (i = 0; i < device_count; i++) {
-		if (devices[i].handle == NULL || !memory_of(devices[i].handle, &used, &total))
+		if (!memory_of(devices[i].handle, &used, &total))
 			continue;
 		listed = (all || !devices[i].known || devices[i].used != used) &&
 			 sample_processes(i);
 		devices[i].known = true;
 		devices[i].used = used;
-		sampler_send(&(struct sampler_record){.vendor = VENDOR_CUDA,
-						      .device = i,
-						      .bytes = used,
-						      .total_bytes = total,
-						      .listed = listed});
+		tell(i, (struct sampler_record){
+				.bytes = used, .total_bytes = total, .listed = listed});
 	}
 }
 

@@ -7,38 +7,26 @@
 
 /* ---- programs of rules ---- */
 
-#define REMEMBERED_MAX 6u
-
-struct machine {
-	struct frame_function *f;
-	struct frame_reader r;
-	uint64_t code; /* the rules count from this instruction on */
-	struct frame_rules now;
-	uint64_t first[REGISTERS]; /* after the common part */
-	struct frame_rules remembered[REMEMBERED_MAX];
-	uint32_t remembered_count;
-};
-
 /* Registers that calls do not keep have rules, too; they are read and forgotten. */
-static void set(struct machine *m, uint64_t number, uint64_t rule)
+static void set(struct frame_machine *m, uint64_t number, uint64_t rule)
 {
 	if (number < REGISTERS)
 		m->now.saved[number] = rule;
 }
 
-static void restore(struct machine *m, uint64_t number)
+static void restore(struct frame_machine *m, uint64_t number)
 {
 	if (number < REGISTERS)
 		m->now.saved[number] = m->first[number];
 }
 
-static int64_t factored(struct machine *m, uint64_t offset)
+static int64_t factored(struct frame_machine *m, uint64_t offset)
 {
 	return (int64_t)(offset * (uint64_t)m->f->data_align);
 }
 
 /* Length and bytes of an expression that is read when it is needed. Returns where it is. */
-static uint64_t expression(struct machine *m)
+static uint64_t expression(struct frame_machine *m)
 {
 	uint64_t at = m->r.at;
 
@@ -46,22 +34,22 @@ static uint64_t expression(struct machine *m)
 	return at;
 }
 
-static void define_base(struct machine *m, uint64_t number, int64_t offset)
+static void define_base(struct frame_machine *m, uint64_t number, int64_t offset)
 {
 	m->now.expression = 0;
 	m->now.base = number < REGISTERS ? (uint32_t)number : REGISTERS;
 	m->now.offset = offset;
 }
 
-static void remember(struct machine *m)
+static void remember(struct frame_machine *m)
 {
-	if (m->remembered_count == REMEMBERED_MAX)
+	if (m->remembered_count == RULES_REMEMBERED)
 		m->r.failed = true;
 	else
 		m->remembered[m->remembered_count++] = m->now;
 }
 
-static void recall(struct machine *m)
+static void recall(struct frame_machine *m)
 {
 	if (m->remembered_count == 0)
 		m->r.failed = true;
@@ -69,13 +57,13 @@ static void recall(struct machine *m)
 		m->now = m->remembered[--m->remembered_count];
 }
 
-static void advance(struct machine *m, uint64_t delta)
+static void advance(struct frame_machine *m, uint64_t delta)
 {
 	m->code += delta * m->f->code_align;
 }
 
 /* Instructions about the frame's address, in DWARF's own numbers (DW_CFA_*); false: it is none of these. */
-static bool run_base(struct machine *m, uint8_t op)
+static bool run_base(struct frame_machine *m, uint8_t op)
 {
 	struct frame_reader *r = &m->r;
 	uint64_t number;
@@ -107,7 +95,7 @@ static bool run_base(struct machine *m, uint8_t op)
 }
 
 /* The others that are no part of another byte. */
-static void run_other(struct machine *m, uint8_t op)
+static void run_other(struct frame_machine *m, uint8_t op)
 {
 	struct frame_reader *r = &m->r;
 	uint64_t number;
@@ -184,7 +172,7 @@ static void run_other(struct machine *m, uint8_t op)
 	}
 }
 
-static bool run(struct machine *m, uint64_t at, uint64_t end, uint64_t pc)
+static bool run(struct frame_machine *m, uint64_t at, uint64_t end, uint64_t pc)
 {
 	reader_begin(&m->r, &m->f->table, at, end);
 	while (m->r.at < end && m->code <= pc && !m->r.failed) {
@@ -207,25 +195,23 @@ static bool run(struct machine *m, uint64_t at, uint64_t end, uint64_t pc)
 	return !m->r.failed;
 }
 
-bool rules_run(struct frame_function *f, uint64_t pc, struct frame_rules *out)
+bool rules_run(struct frame_machine *m, struct frame_function *f, uint64_t pc)
 {
-	struct machine m;
 	uint32_t i;
 
-	m.f = f;
-	m.code = f->begin;
-	m.remembered_count = 0;
-	m.now = (struct frame_rules){.base = REGISTERS};
+	m->f = f;
+	m->code = f->begin;
+	m->remembered_count = 0;
+	m->now = (struct frame_rules){.base = REGISTERS};
 	for (i = 0; i < REGISTERS; i++)
-		m.first[i] = 0;
-	if (!run(&m, f->common, f->common_end, pc))
+		m->first[i] = 0;
+	if (!run(m, f->common, f->common_end, pc))
 		return false;
 	for (i = 0; i < REGISTERS; i++)
-		m.first[i] = m.now.saved[i];
-	if (!run(&m, f->program, f->program_end, pc))
+		m->first[i] = m->now.saved[i];
+	if (!run(m, f->program, f->program_end, pc))
 		return false;
-	*out = m.now;
-	return out->expression != 0 || out->base < REGISTERS;
+	return m->now.expression != 0 || m->now.base < REGISTERS;
 }
 
 /* ---- expressions ---- */

@@ -52,8 +52,21 @@ struct frame_rules {
 	uint64_t saved[REGISTERS];
 };
 
-/* The rules for the instruction at `pc` of the function. False: they make no sense. */
-bool rules_run(struct frame_function *f, uint64_t pc, struct frame_rules *out);
+#define RULES_REMEMBERED 6u
+
+/* What runs the programs that rules are made by. Too large for a stack that is not ours. */
+struct frame_machine {
+	struct frame_function *f;
+	struct frame_reader r;
+	uint64_t code; /* the rules count from this instruction on */
+	struct frame_rules now;
+	uint64_t first[REGISTERS]; /* after the common part */
+	struct frame_rules remembered[RULES_REMEMBERED];
+	uint32_t remembered_count;
+};
+
+/* Makes `m->now` the rules for the instruction at `pc` of the function. False: they make no sense. */
+bool rules_run(struct frame_machine *m, struct frame_function *f, uint64_t pc);
 
 enum step_result {
 	STEP_DONE,

@@ -15,6 +15,7 @@ static struct known_walk *walk_room(struct known_walks *walks, uint64_t hash, ui
 	if (walk->hash == hash && walk->words == words && walk->bases == bases)
 		return walk;
 	if (walks->used == 0 || walks->used + units > WALKS_UNITS) {
+		walks->last = 0;
 		walks->used = 1 + (uint32_t)sizeof(struct known_walk) / WALKS_UNIT;
 		memset(walks->expected, 0, sizeof(walks->expected));
 		memset(walks->by_hash, 0, sizeof(walks->by_hash));
@@ -24,12 +25,22 @@ static struct known_walk *walk_room(struct known_walks *walks, uint64_t hash, ui
 	return walk_at(walks, *unit);
 }
 
+void walk_cut(struct walk_reads *reads, uint32_t count)
+{
+	/* Where the last frame ends, or was read. A base further out leads further out. */
+	uint32_t end = reads->at[(count - 1) % WALK_WORDS] + 8;
+
+	reads->words = count;
+	while (reads->bases > 0 && reads->base[reads->bases - 1].value > end)
+		reads->bases--;
+}
+
 void walk_keep(struct known_walks *walks, const struct own_stack *own, void *const *frames,
 	       uint32_t count, uint32_t max, uint32_t skip, uint64_t hash)
 {
 	const struct walk_reads *reads = &own->reads;
 	struct known_walk *walk;
-	uint16_t *places;
+	uint16_t *places, unit;
 	uint32_t i;
 
 	/* The last word lies furthest out. */
@@ -40,9 +51,9 @@ void walk_keep(struct known_walks *walks, const struct own_stack *own, void *con
 	*walk = (struct known_walk){
 		.tables = reads->tables,
 		.hash = hash,
-		.max = (uint16_t)max,
-		.count = (uint16_t)count,
-		.skip = (uint16_t)skip,
+		.max = (uint8_t)max,
+		.count = (uint8_t)count,
+		.skip = (uint8_t)skip,
 		.words = (uint8_t)reads->words,
 		.bases = (uint8_t)reads->bases,
 		.reach = reads->at[reads->words - 1] + 8,
@@ -59,7 +70,7 @@ void walk_keep(struct known_walks *walks, const struct own_stack *own, void *con
 		if (reads->base[i].at != WALK_BASE_REGISTER && reads->base[i].at + 8 > walk->reach)
 			walk->reach = reads->base[i].at + 8;
 	}
-	*walk_expected(walks) =
-		(uint16_t)(((uint64_t *)(void *)walk - walks->units) / (WALKS_UNIT / 8));
-	walk_came(walks, walk);
+	unit = (uint16_t)(((uint64_t *)(void *)walk - walks->units) / (WALKS_UNIT / 8));
+	*walk_expected(walks) = unit;
+	walk_came(walks, walk, unit);
 }

@@ -24,6 +24,11 @@
 #endif
 
 #define OWN_ROWS 256u
+#if defined(__x86_64__)
+#define OWN_SCRATCH_WORDS 288u
+#else
+#define OWN_SCRATCH_WORDS 448u
+#endif
 
 /* A row that was last used at some depth of the stack; see unwind.c. */
 struct own_row {
@@ -62,6 +67,8 @@ struct own_stack {
 	uint64_t other;	 /* a stack pointer on another stack: those near it need not be looked at */
 	struct walk_reads reads;
 	struct own_row rows[OWN_ROWS + 1]; /* the last one has the first frame as `next` */
+	/* Room for a walk that goes by tables: a coroutine's stack may be 8 KiB, most of it in use. See unwind.c. */
+	uint64_t scratch[OWN_SCRATCH_WORDS];
 };
 
 /* Bytes [low, high) may be read. */

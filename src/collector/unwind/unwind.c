@@ -192,29 +192,43 @@ static uint64_t row_of_rules(struct frame_function *f, const struct frame_rules 
 	return row | ROW_FP_FIELD(RULE_VALUE(fp) / 8);
 }
 
-static enum frame_result find_rules(uint64_t pc, bool exact, struct frame_function *f,
-				    struct frame_rules *rules)
+/* Scratch of the slow paths, in the writer: the caller's stack may be small. */
+struct scratch {
+	/* Those beside pc, sp and fp belong to the frame that was reached with `regs_at` frames. */
+	struct registers regs;
+	struct frame_function function;
+	struct frame_machine machine; /* machine.now: the rules of `function` */
+};
+
+_Static_assert(sizeof(struct scratch) <= sizeof(((struct own_stack *)0)->scratch), "it has room");
+
+MSCOPE_INLINE struct scratch *scratch_of(struct own_stack *own)
+{
+	return (struct scratch *)(void *)own->scratch;
+}
+
+static enum frame_result find_rules(uint64_t pc, bool exact, struct scratch *room)
 {
 	/* A call may be the last instruction of its function. */
 	uint64_t at = exact ? pc : pc - 1;
-	enum frame_result result = tables_find(at, f);
+	enum frame_result result = tables_find(at, &room->function);
 
-	if (result == FRAME_FOUND && !rules_run(f, at, rules))
+	if (result == FRAME_FOUND && !rules_run(&room->machine, &room->function, at))
 		result = FRAME_BAD;
 	return result;
 }
 
-static uint64_t row_make(uint64_t pc, bool exact)
+static uint64_t row_make(uint64_t pc, bool exact, struct scratch *room)
 {
 	uint32_t version = atomic_load_explicit(&tables_version, memory_order_acquire);
-	struct frame_function f;
-	struct frame_rules rules;
+	struct frame_function *f = &room->function;
 	uint64_t row = ROW_END;
 
 	tables_enter();
-	switch (find_rules(pc, exact, &f, &rules)) {
+	switch (find_rules(pc, exact, room)) {
 	case FRAME_FOUND:
-		row = f.signal && is_signal_return(pc) ? ROW_SIGNAL : row_of_rules(&f, &rules);
+		row = f->signal && is_signal_return(pc) ? ROW_SIGNAL
+							: row_of_rules(f, &room->machine.now);
 		break;
 	case FRAME_NONE:
 		row = (exact || is_after_call(pc) ? ROW_GUESS : ROW_END) | (uint64_t)version << 32;
@@ -232,9 +246,7 @@ static uint64_t row_make(uint64_t pc, bool exact)
 
 struct walk {
 	struct stack_span span;
-	/* Those beside pc, sp and fp belong to the frame that was reached with `regs_at` frames. */
-	struct registers regs;
-	uint32_t regs_at;
+	uint32_t regs_at; /* see struct scratch */
 	uint32_t epoch;
 	uint64_t salt; /* the epoch, as it is mixed into keys */
 };
@@ -251,7 +263,7 @@ static MSCOPE_COLD uint64_t row_find_slow(const struct walk *w, uint64_t pc, boo
 
 	if (row != ROW_MISSING && !is_guess_of_old(row))
 		return row;
-	row = row_make(pc, exact);
+	row = row_make(pc, exact, scratch_of(w->span.own));
 	/* Not what may be gone already. An unload that begins now makes another epoch first. */
 	if (!is_guess_of_old(row) && !tables_unloading() && atomic_load(&unwind_epoch) == w->epoch)
 		cache_put(key, row);
@@ -260,7 +272,7 @@ static MSCOPE_COLD uint64_t row_find_slow(const struct walk *w, uint64_t pc, boo
 
 static enum step_result step_signal(struct walk *w)
 {
-	struct registers *regs = &w->regs;
+	struct registers *regs = &scratch_of(w->span.own)->regs;
 	uint64_t sp = regs->value[REGISTER_SP], at;
 	uint32_t i;
 	bool ok = true;
@@ -291,7 +303,7 @@ static enum step_result step_signal(struct walk *w)
 /* Two words at fp: the caller's, and the return address. */
 static enum step_result step_guess(struct walk *w)
 {
-	struct registers *regs = &w->regs;
+	struct registers *regs = &scratch_of(w->span.own)->regs;
 	uint64_t sp = regs->value[REGISTER_SP], fp = regs->value[REGISTER_FP], outer, back;
 
 	if ((regs->known >> REGISTER_FP & 1) == 0)
@@ -321,7 +333,7 @@ static enum step_result step_guess(struct walk *w)
 
 static enum step_result step_at_fp(struct walk *w, uint64_t row)
 {
-	struct registers *regs = &w->regs;
+	struct registers *regs = &scratch_of(w->span.own)->regs;
 	uint64_t fp = regs->value[REGISTER_FP], frame, outer, back;
 
 	if (fp + 8 < regs->value[REGISTER_SP] ||
@@ -340,9 +352,8 @@ static enum step_result step_at_fp(struct walk *w, uint64_t row)
 /* One frame by whatever means. `all`: keep all registers. */
 static MSCOPE_COLD enum step_result step_slow(struct walk *w, uint64_t row, bool all)
 {
-	struct registers *regs = &w->regs;
-	struct frame_function f;
-	struct frame_rules rules;
+	struct registers *regs = &scratch_of(w->span.own)->regs;
+	struct scratch *room = scratch_of(w->span.own);
 	enum step_result result;
 
 	switch (ROW_KIND(row)) {
@@ -361,10 +372,11 @@ static MSCOPE_COLD enum step_result step_slow(struct walk *w, uint64_t row, bool
 	}
 	tables_enter();
 	result = STEP_END;
-	if (find_rules(regs->pc, regs->exact, &f, &rules) == FRAME_FOUND)
-		result = rules_step(&f, &rules, regs, &w->span);
+	if (find_rules(regs->pc, regs->exact, room) == FRAME_FOUND)
+		result = rules_step(&room->function, &room->machine.now, regs, &w->span);
 	tables_leave();
-	if (result == STEP_DONE && f.signal && !span_move(&w->span, regs->value[REGISTER_SP]))
+	if (result == STEP_DONE && room->function.signal &&
+	    !span_move(&w->span, regs->value[REGISTER_SP]))
 		return STEP_END;
 	return result;
 }
@@ -395,19 +407,20 @@ MSCOPE_INLINE void registers_here(struct registers *regs)
 /* The whole walk once more, with all registers. `below`: the stack pointer of unwind_frames(), whose callers are wanted. */
 static MSCOPE_COLD uint32_t walk_all(struct walk *w, uint64_t below, void **frames, uint32_t max)
 {
+	struct registers *regs = &scratch_of(w->span.own)->regs;
 	uint32_t count = 0, steps;
 
-	registers_here(&w->regs);
-	if (!span_begin(&w->span, w->span.own, w->regs.value[REGISTER_SP]))
+	registers_here(regs);
+	if (!span_begin(&w->span, w->span.own, regs->value[REGISTER_SP]))
 		return 0;
 	for (steps = 0; count < max && steps < max + 4; steps++) {
-		uint64_t row = row_find_slow(w, w->regs.pc, w->regs.exact);
-		uint64_t sp = w->regs.value[REGISTER_SP];
+		uint64_t row = row_find_slow(w, regs->pc, regs->exact);
+		uint64_t sp = regs->value[REGISTER_SP];
 
-		if (step_slow(w, row, true) != STEP_DONE || w->regs.pc < LOWEST_PC)
+		if (step_slow(w, row, true) != STEP_DONE || regs->pc < LOWEST_PC)
 			break;
-		if (count > 0 || (sp >= below && w->regs.value[REGISTER_SP] > below))
-			frames[count++] = (void *)(uintptr_t)w->regs.pc;
+		if (count > 0 || (sp >= below && regs->value[REGISTER_SP] > below))
+			frames[count++] = (void *)(uintptr_t)regs->pc;
 	}
 	return count;
 }
@@ -517,12 +530,13 @@ UNWIND_RAW MSCOPE_INLINE bool is_again(struct known_walk *walk, const struct sta
 MSCOPE_INLINE bool find_again(struct known_walks *walks, const struct walk *w, uint32_t max,
 			      const struct place *p)
 {
-	struct known_walk *walk = walk_at(walks, *walk_expected(walks));
+	uint16_t unit = *walk_expected(walks);
+	struct known_walk *walk = walk_at(walks, unit);
 
 	walks->found = NULL;
 	if (!is_again(walk, &w->span, w->span.own->reads.tables, max, p->sp, p->fp))
 		return false;
-	walk_came(walks, walk);
+	walk_came(walks, walk, unit);
 	walks->found = walk;
 	return true;
 }
@@ -539,30 +553,31 @@ MSCOPE_INLINE void reads_begin(struct walk_reads *reads, uint64_t tables, uint64
 static MSCOPE_COLD enum step_result step_otherwise(struct walk *w, uint64_t row, struct place *p,
 						   struct walk_reads *reads, uint32_t count)
 {
+	struct registers *regs = &scratch_of(w->span.own)->regs;
 	enum step_result result;
 
-	w->regs.pc = p->pc;
-	w->regs.value[REGISTER_SP] = p->sp;
-	w->regs.value[REGISTER_FP] = p->fp;
-	w->regs.known |= UINT32_C(1) << REGISTER_SP;
+	regs->pc = p->pc;
+	regs->value[REGISTER_SP] = p->sp;
+	regs->value[REGISTER_FP] = p->fp;
+	regs->known |= UINT32_C(1) << REGISTER_SP;
 	if (p->fp != FP_UNKNOWN)
-		w->regs.known |= UINT32_C(1) << REGISTER_FP;
+		regs->known |= UINT32_C(1) << REGISTER_FP;
 	result = step_slow(w, row, false);
-	if (result == STEP_DONE && w->regs.pc < LOWEST_PC)
+	if (result == STEP_DONE && regs->pc < LOWEST_PC)
 		result = STEP_END;
 	/* A function is outermost by the tables. Anything but these two may depend on more than the stack and the tables. */
 	if (result == STEP_DONE && ROW_KIND(row) == ROW_AT_FP) {
 		reads_add_base(reads, p->fp_at, p->fp);
-		reads_add_base(reads, p->fp + ROW_OFFSET(row), w->regs.value[REGISTER_SP]);
+		reads_add_base(reads, p->fp + ROW_OFFSET(row), regs->value[REGISTER_SP]);
 		reads->at[count % WALK_WORDS] =
-			(uint32_t)(w->regs.value[REGISTER_SP] - 8 - reads->sp);
+			(uint32_t)(regs->value[REGISTER_SP] - 8 - reads->sp);
 		p->fp_at = p->fp + ROW_FP_AT(row);
 	} else if (ROW_KIND(row) != ROW_END) {
 		reads->complete = false;
 	}
-	p->pc = w->regs.pc;
-	p->sp = w->regs.value[REGISTER_SP];
-	p->fp = (w->regs.known >> REGISTER_FP & 1) != 0 ? w->regs.value[REGISTER_FP] : FP_UNKNOWN;
+	p->pc = regs->pc;
+	p->sp = regs->value[REGISTER_SP];
+	p->fp = (regs->known >> REGISTER_FP & 1) != 0 ? regs->value[REGISTER_FP] : FP_UNKNOWN;
 	return result;
 }
 
@@ -572,6 +587,7 @@ unwind_frames(struct own_stack *own, struct known_walks *walks, void **frames, u
 	struct walk_reads *reads = &own->reads;
 	struct place p = {0}, there; /* its address is taken: not in registers */
 	enum step_result result;
+	struct registers *regs;
 	struct own_row *last;
 	uint32_t count = 0;
 	struct walk w;
@@ -622,9 +638,10 @@ unwind_frames(struct own_stack *own, struct known_walks *walks, void **frames, u
 		/* A stack that is not the thread's own is looked at as far as it is needed. */
 		if (ROW_KIND(row) == ROW_SP && span_grow_slow(&w.span, p.sp + ROW_OFFSET(row) - 8))
 			goto again;
+		regs = &scratch_of(own)->regs;
 		if (w.regs_at != count)
-			w.regs.known = 0;
-		w.regs.exact = (key & KEY_EXACT) != 0;
+			regs->known = 0;
+		regs->exact = (key & KEY_EXACT) != 0;
 		there = p;
 		result = step_otherwise(&w, row, &there, reads, count);
 		p = there;
@@ -632,7 +649,7 @@ unwind_frames(struct own_stack *own, struct known_walks *walks, void **frames, u
 			return walk_all(&w, reads->sp, frames, max);
 		if (result != STEP_DONE)
 			break;
-		key = p.pc | (w.regs.exact ? KEY_EXACT : 0);
+		key = p.pc | (regs->exact ? KEY_EXACT : 0);
 		frames[count++] = (void *)(uintptr_t)p.pc;
 		w.regs_at = count;
 	}

@@ -3,7 +3,7 @@
 import { ask, isReport } from "./data.js";
 import { bytes, ownerName, signed, signedCount, span, stepEnd, usualMoments } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
-import { ownerWords, placeName } from "./places.js";
+import { groupWords } from "./places.js";
 import { differenceOf, groupTools } from "./timeline.js";
 import { mainPool } from "./ranks.js";
 
@@ -68,9 +68,9 @@ function drawCompared() {
   }
   const total = (compared.b.used ?? 0) - (compared.a.used ?? 0), rows = compared.groups.filter(one => one[1] !== one[3]);
   const largest = Math.max(1, ...rows.map(one => Math.abs(one[3] - one[1]))), same = compared.groups.length - rows.length;
-  const head = make("tr", "", ...[state.by === "owner" ? "owner" : "call site", "A", "B", "change", "", compared.near ? "" : "blocks"].map((name, i) => make("th", i === 4 ? "wide" : i > 0 ? "number" : "", name)));
+  const head = make("tr", "", ...[{ owner: "owner", layer: "layer" }[state.by] ?? "call site", "A", "B", "change", "", compared.near ? "" : "blocks"].map((name, i) => make("th", i === 4 ? "wide" : i > 0 ? "number" : "", name)));
   const body = make("tbody", "", ...rows.map(([name, before, beforeBlocks, after, afterBlocks]) => {
-    const row = make("tr", "", make("td", "place", state.by === "owner" ? ownerWords(name) : placeName(name)), make("td", "number", bytes(before)), make("td", "number", bytes(after)),
+    const row = make("tr", "", make("td", "place", groupWords(state.by, name)), make("td", "number", bytes(before)), make("td", "number", bytes(after)),
       make("td", `number ${after > before ? "grew" : "shrank"}`, signed(after - before)), make("td", "wide", changeBar(after - before, largest)),
       make("td", "number", compared.near ? "" : signedCount(afterBlocks - beforeBlocks)));
     row.title = name;

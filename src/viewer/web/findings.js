@@ -28,6 +28,7 @@ function findings() {
     list.push({ kind: "watch", level: "bad", title: `Overwritten: ${one.name}`, text: one.text,
       go: () => { if (run.pools.length === 0) return; if (step) { showAround(step[1]); } else { $("search").value = one.name; change({ tab: "table", list: "events", search: one.name }); } } });
   }
+  for (const one of run.host_findings ?? []) list.push({ kind: "host", level: one.level, title: one.title, text: one.text, go: () => {} });
   for (const place of (waste ?? []).flatMap(one => one.places.filter(place => place.saved_bytes * 100 > one.peak_bytes)).slice(0, WASTES)) {
     list.push({ kind: "waste", level: "warn", title: `Wasted ${bytes(place.saved_bytes)}: ${placeName(place.text)}`, text: `${place.inefficient_type.replaceAll("_", " ")}; ${place.blocks.toLocaleString("en")} blocks. Without it the peak is ${bytes(place.saved_bytes)} lower.`,
       go: () => change({ tab: "blocks", block: String(place.first_allocation_id) }) });
@@ -89,6 +90,8 @@ export function drawChips() {
     chips.push(button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${placeName(leak.place)}`,
       false, () => goTo((run.ooms ?? []).length + i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
   }
+  const host = run.host_findings?.[0];
+  if (host) chip(host.title, "host", host.level);
   if (overwritten) {
     chip(`OVERWRITTEN ${overwritten.name}`, "watch", "bad");
     if (chips.length > 1 && chips[0].classList.contains("warn")) chips.unshift(chips.pop()); // worse than a suspect

@@ -92,6 +92,7 @@ function take(hash) {
   [state.from, state.to] = [number("from"), number("to")];
   if (page.run !== null) [state.from, state.to] = clampView(state.from ?? page.run.from_ns, state.to ?? page.run.to_ns, page.run.from_ns, page.run.to_ns);
   state.lines = hash.lines !== "0";
+  state.rss = hash.rss === "1";
   if (!page.views.some(one => one.key === state.tab)) state.tab = page.views[0].key;
 }
 
@@ -141,7 +142,7 @@ async function adopt(next) {
   const leaking = run.leaks.find(one => one.verdict === "leak");
   // What somebody looks at while it grows stays where it is.
   if (!chosen && !(isFollowed(run) && state.pool !== null)) state.pool = leaking?.pool ?? mainPool(run).index;
-  if (state.by !== "owner" && state.by !== "place") {
+  if (state.by !== "owner" && state.by !== "place" && !(state.by === "layer" && run.layers)) {
     state.by = run.owners && leaking === undefined ? "owner" : "place"; // places show what leaks
     byOwner = "unless one";
   }

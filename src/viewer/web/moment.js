@@ -5,7 +5,7 @@ import { ask } from "./data.js";
 import { bytes, ownerTree, signed, span } from "./format.js";
 import { colourOf } from "./draw.js";
 import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
-import { ownerWords, placeName, siteOf } from "./places.js";
+import { groupWords, ownerWords, placeName, siteOf } from "./places.js";
 import { leakingPlaces, momentOf } from "./timeline.js";
 import { difference, twoSides } from "./compare.js";
 
@@ -53,7 +53,7 @@ function ownerRows(groups) {
 
 function groupRows() {
   const leaking = leakingPlaces(), rest = moment.others ? [entry(0, colourOf(), "all others", bytes(moment.others))] : [];
-  if (state.by === "owner") return [...ownerRows(moment.groups), ...rest];
+  if (state.by !== "place") return [...ownerRows(moment.groups), ...rest];
   return [...moment.groups.slice(0, 40).map(one => {
     const row = entry(0, colourOf(one.name, false), placeName(one.name), bytes(one.bytes), leaking.has(siteOf(one.name)) ? "bad" : "");
     // Blocks of the first step, and those that are young or freed later, are no leak.
@@ -80,7 +80,7 @@ export function drawMoment() {
 function tellChanges() {
   const total = (changes.b.used ?? 0) - (changes.a.used ?? 0), rows = changes.groups.filter(one => one[1] !== one[3]).slice(0, 12);
   return [make("h2", "", "From A to B"), make("div", `big ${total > 0 ? "grew" : "shrank"}`, signed(total)),
-    make("section", `list ${state.by}`, ...rows.map(([name, before, , after]) => entry(0, null, state.by === "owner" ? ownerWords(name) : placeName(name), signed(after - before), after > before ? "grew" : "shrank"))),
+    make("section", `list ${state.by}`, ...rows.map(([name, before, , after]) => entry(0, null, groupWords(state.by, name), signed(after - before), after > before ? "grew" : "shrank"))),
     button("compare A and B", false, () => change({ tab: "compare" }), "more")];
 }
 

@@ -23,7 +23,7 @@ export const $ = id => document.getElementById(id);
 
 export const isInFrame = window.parent !== window; // the cell of a notebook
 
-export const state = { process: 0, pool: null, tab: "timeline", by: null, from: null, to: null, at: null, and: null, block: null, of: "peak", search: "", lines: true,
+export const state = { process: 0, pool: null, tab: "timeline", by: null, from: null, to: null, at: null, and: null, block: null, of: "peak", search: "", lines: true, rss: false,
   with: null, // process of B, if that is another run
   up: null, order: null, list: null, event: null, sort: null, axis: null }; // how views show what they show
 
@@ -82,8 +82,8 @@ export function setAxis() {
 export function change(part, panels = true) {
   Object.assign(state, part);
   setAxis();
-  const { lines, from, to, ...told } = state, { run } = page, isWhole = from === run.from_ns && to === run.to_ns;
-  const hash = toHash({ ...told, process: told.process || null, lines: lines ? null : 0, from: isWhole ? null : Math.round(from), to: isWhole ? null : Math.round(to) });
+  const { lines, rss, from, to, ...told } = state, { run } = page, isWhole = from === run.from_ns && to === run.to_ns;
+  const hash = toHash({ ...told, process: told.process || null, lines: lines ? null : 0, rss: rss ? 1 : null, from: isWhole ? null : Math.round(from), to: isWhole ? null : Math.round(to) });
   if (!isInFrame) history.replaceState(null, "", hash); // the address is not the page's own there
   refresh(panels);
 }

@@ -15,6 +15,17 @@ export function ownerWords(text) {
   return found === undefined ? owner : [found[1], owner.slice(found[0].length + 1)].filter(Boolean).join(", ");
 }
 
+// A layer's memory, "HOST@Net@layers@1@up@weight@gradients": "Net: layers.1.up.weight  (gradients)".
+function layerWords(text) {
+  const [, model, ...path] = text.split("@"), kind = path.pop();
+  return `${model}${path.length > 0 ? `: ${path.join(".")}` : ""}  (${kind})`;
+}
+
+// A group of blocks by "owner", "layer" or "place".
+export function groupWords(by, name) {
+  return by === "owner" ? ownerWords(name) : by === "layer" && name.includes("@") ? layerWords(name) : placeName(name);
+}
+
 // A call site or a group of blocks, whose name may end with its owner: "train.py:9 main  (PTA@model@weight)".
 export function placeName(text) {
   const at = text.lastIndexOf("  ("), owned = at > 0 && text.endsWith(")");

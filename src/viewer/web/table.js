@@ -84,7 +84,7 @@ async function fillTable(current, offset = 0) {
   const what = events ? `${answer.found.toLocaleString("en")} events in the time shown` :
     `${answer.found.toLocaleString("en")} blocks, ${bytes(answer.bytes)}${state.at !== null ? ", alive at A" : " in the time shown"}`;
   const part = answer.among ? `; searched among the largest ${answer.among.toLocaleString("en")}, which are in this report` : isReport && shown < answer.found ? `; ${events ? "the first" : "the largest"} ${shown.toLocaleString("en")} are in this report` : "";
-  $("table").replaceChildren(make("p", "pale", `${what}${part}${state.search ? ` that have "${state.search}"` : ""}`), make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
+  $("table").replaceChildren(make("p", "pale", `${what}${state.search ? ` that have "${state.search}"` : ""}${part}`), make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
   if (jumps && !events && answer.blocks.length > 0) {
     jumps = false;
     change({ block: String(answer.blocks[0].id) });

@@ -47,7 +47,7 @@ function line(pen, series, key, place, colour, dash, label, labels) {
   labels.push(at);
   pen.fillStyle = css("--back");
   pen.fillRect(plot.x + plot.width - width - 10, at - 8, width + 8, 16);
-  pen.fillStyle = colour;
+  pen.fillStyle = key === "leaked" ? css("--bad") : colour; // of the theme: the red of the curve is too dark on black
   pen.textAlign = "right";
   pen.fillText(text, plot.x + plot.width - 6, at);
 }
@@ -158,7 +158,7 @@ export function drawTimeline(canvas, series, run) {
   const other = whatIfSeries();
   const own = Math.max(most(series, ["most", ...(state.lines ? ["reserved"] : [])]), other === null ? 0 : most(other, ["whatif"])), device = most(series, ["device"]);
   // The device may hold far more of others: then it is told and not drawn, and the pool keeps its room.
-  const far = device > 2 * own, top = state.lines && !far ? Math.max(own, device) : own;
+  const far = device > 2 * own, top = Math.max(own, state.lines && !far ? device : 0, state.rss ? most(series, ["resident"]) : 0);
   const place = axes(pen, width, height, view, top * (1.08 + lanes * LANE / Math.max(100, height - 60)), run.from_ns);
   const labels = run.markers.some(one => one.kind !== "mark" && place.x(one.time_ns) > place.plot.x + place.plot.width - 240) ? [place.plot.y + 8 + lanes * LANE] : [];
   pen.save();
@@ -172,6 +172,7 @@ export function drawTimeline(canvas, series, run) {
     line(pen, series, "reserved", place, css("--text"), [5, 3], "reserved", labels);
     if (!far) line(pen, series, "device", place, css("--warn"), [2, 3], "device", labels);
   }
+  if (state.rss) line(pen, series, "resident", place, css("--good"), [2, 3], "RSS of the process", labels);
   if (other !== null) line(pen, other, "whatif", place, css("--good"), [8, 3], other.name, labels);
   canvas.dataset.whatif = other?.name ?? "";
   if (series.leaked !== undefined) line(pen, series, "leaked", place, leakColour(), [], "leaked", labels);
@@ -245,6 +246,7 @@ export function leakingPlaces() {
 // By owner or by place, for all views with groups.
 export function groupTools() {
   const parts = page.run.owners ? [button("by owner", state.by === "owner", () => change({ by: "owner" }))] : [];
+  if (page.run.layers) parts.push(button("by layer", state.by === "layer", () => change({ by: "layer" })));
   return [...parts, button("by call site", state.by === "place", () => change({ by: "place" }))];
 }
 
@@ -260,7 +262,8 @@ function axisTool() {
 // Tools of views with time across.
 export function timeTools(...more) {
   const { run } = page, parts = [...groupTools(), ...more];
-  if (state.tab === "timeline" && pool().figures.length > 1) parts.push(button("reserved, device", state.lines, () => change({ lines: !state.lines })));
+  if (state.tab === "timeline" && pool().figures.includes("resident")) parts.push(button("RSS", state.rss, () => change({ rss: !state.rss })));
+  if (state.tab === "timeline" && pool().figures.some(one => one !== "used" && one !== "resident")) parts.push(button("reserved, device", state.lines, () => change({ lines: !state.lines })));
   if (state.tab === "timeline") parts.push(...whatIfTools());
   parts.push(axisTool());
   parts.push(button("whole run", false, () => show(run.from_ns, run.to_ns)));

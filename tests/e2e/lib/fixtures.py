@@ -15,6 +15,7 @@
     steered      see steered.py
     together     see together.py
     operators    see atb.py
+    memory_group   see groups.py
     cuda, cuda_env   see cuda.py
     store, pg, add, fleet, traces, base    see stores.py
     view, browser   see viewed.py
@@ -39,6 +40,7 @@ import insight
 import same
 from atb import operators  # noqa: F401
 from cuda import cuda, cuda_env  # noqa: F401
+from groups import memory_group  # noqa: F401
 from said import client  # noqa: F401
 from scripts import scripts  # noqa: F401
 from steered import steered  # noqa: F401

@@ -27,6 +27,7 @@ WRONG = {
     "budget": ["@x", "/n" * 33],
     "mark": [" ", "   "],
     "start-index": ["-1", "4294967293", "one", ENDLESS],
+    "whatif": ["yes", "on", "auto,off", "0"],
     "set": [],
     "limit": ["x", "0", "1023K", "1.5G", ENDLESS],
     "card": ["x", "0", "1023K", "-1G", ENDLESS],

@@ -3,13 +3,15 @@
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from checks import COMMAND, ROOT, Traced, call, check, row_files
 
 TARGET = ROOT / "tests" / "targets" / "torch_advise.py"
-NETWORKS = ("transformer", "cnn", "unet", "rnn", "nested", "keeps", "301", "304", "307", "310")
+NETWORKS = ("transformer", "cnn", "unet", "rnn", "room", "nested", "keeps", "301", "304", "307", "310")
 DEVICE = {"DEVICE": os.environ.get("DEVICE", "cuda")}  # DEVICE=cpu is for trying the part without a GPU
 CLOSE, WORTH = 0.02, 0.03
+TOGETHER = 4
 
 
 def lines(text):
@@ -41,14 +43,19 @@ def compare(pool, truth):
 
 def run(place):
     options = [f"--device={'cpu' if DEVICE['DEVICE'] == 'cpu' else 'gpu'}", "--call-stack=python", "--analysis=decompose", "--format=none"]
-    traced = Traced(place / "advice", options, [sys.executable, TARGET, "plain", *NETWORKS], env=DEVICE)
-    projects = {project.pid: project for project in row_files.projects(traced.out)}
-    truths = {}
-    for line in lines(call([sys.executable, TARGET, "truth", *NETWORKS], env=DEVICE).stdout):
-        peak = line["peak_bytes"]
-        truths.setdefault(line["network"], {})[key(line)] = peak[0] if isinstance(peak, list) else peak
-    for line in lines(traced.done.stdout):
-        @check(f"advise {line['network']} within {100 * CLOSE:.0f} %")
-        def _(line=line):
-            answer = call([COMMAND, "advise", projects[line["pid"]].path, "--json"])
-            return compare(json.loads(answer.stdout)["pools"][0], truths[line["network"]])
+
+    def judge(network):
+        traced = Traced(place / network, options, [sys.executable, TARGET, "plain", network], env=DEVICE)
+        [line] = lines(traced.done.stdout)
+        [project] = [project for project in row_files.projects(traced.out) if project.pid == line["pid"]]
+        answer = call([COMMAND, "advise", project.path, "--json"])
+        truth = {}
+        for line in lines(call([sys.executable, TARGET, "truth", network], env=DEVICE).stdout):
+            peak = line["peak_bytes"]
+            truth[key(line)] = peak[0] if isinstance(peak, list) else peak
+        return compare(json.loads(answer.stdout)["pools"][0], truth)
+
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        jobs = {network: pool.submit(judge, network) for network in NETWORKS}
+    for network, job in jobs.items():
+        check(f"advise {network} within {100 * CLOSE:.0f} %")(job.result)

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from checks import COMMAND, PROGRAMS, ROOT, Traced, call, check
+from checks import PROGRAMS, ROOT, Traced, call, check
 import rows as row_files
 from pool_truth import at, driver_differences, pool_differences, totals
 
@@ -50,23 +50,6 @@ def late(place, seed):
     return told(pool_differences(rows, said, only_known=True), totals(said))
 
 
-def private_oom(place):
-    traced = Traced(place, [], [sys.executable, PROGRAMS / "pool_oom.py"])
-    said = traced.value()
-    [project] = row_files.projects(place)
-    document = json.loads(call([COMMAND, "info", "--json", project.path]).stdout)["processes"][0]
-    found, wrong = document["oom"], []
-    if not said["refused"] or not found:
-        wrong.append(f"refused {said['refused']}, {len(found)} verdicts")
-    elif found[0]["cause"] != "private pools" or found[0]["private_pools_unused_bytes"] != said["private"]:
-        wrong.append(f"cause {found[0]['cause']}: {found[0]['why']}; private {found[0]['private_pools_unused_bytes']} of {said['private']}")
-    pools = [pool for device in document.get("devices", []) for pool in device["peak"]["pools"]]
-    if not pools or pools[0].get("private_pools_bytes") != said["private"]:
-        wrong.append(f"ledger: {pools}")
-    line = [line.strip() for line in traced.done.stderr.splitlines() if "private pools" in line]
-    return told(wrong, (line or ["no line on the screen"])[0])
-
-
 def block_cost(place):
     """Not a check: a launch each, alone and recorded, in turns."""
     alone, recorded = [], []
@@ -101,10 +84,6 @@ def run(place):
     @check("start() when the pool is in use")
     def _():
         return late(place / "late", 41)
-
-    @check("out of memory because of a private pool")
-    def _():
-        return private_oom(place / "oom")
 
     @check("one block of the pool")
     def _():

@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the analysis of leaks found: findings of each call site and pool, and the text about them. Below each sentence are the lines that
- * other tools read ("Direct ... leak of ..."): one for a screen, at most DIRECT_LINES in a file.
- */
+/* What the analysis of leaks found: findings of each call site and pool, and JSON of every block. */
 #include <errno.h>
 
 #include "analysis/analyses.h"
 #include "analysis/leaks_state.h"
+#include "findings/say.h"
 #include "base/whole.h"
 #include "findings/site.h"
 #include "trace/session.h"
-
-#define MIB	     (1024.0 * 1024.0)
-#define DIRECT_LINES 100u
-#define SUSPECTS     5u /* on a screen */
-#define KEPT	     3u
 
 /* Once a document has this many blocks, each further call site has few of them. */
 #define EXAMPLES_ALL 200000u
@@ -134,6 +127,10 @@ static void add_place(struct findings *out, struct replay *replay, const struct 
 		.rises = from->rises,
 		.rise_steps = from->rise_steps,
 		.quiet = from->quiet,
+		.pause = from->pause,
+		.every = from->missing.every,
+		.more_steps = from->missing.steps,
+		.by_quiet = from->missing.by_quiet,
 		.share = from->share,
 		.capacity_bytes = driver == NULL ? 0 : driver->total_bytes,
 		.steps_until_full = from->full_steps,
@@ -201,190 +198,6 @@ static void add_forecasts(struct findings *out, const struct replay *replay,
 	}
 }
 
-int leaks_report(const void *state, struct replay *replay, struct findings *out)
-{
-	struct leaks_findings *f = leaks_judge(state, replay);
-	size_t i;
-
-	if (f == NULL)
-		return -ENOMEM;
-	out->judgement = (struct findings_judgement){.asked = true,
-						     .judged = f->judged,
-						     .by_time = f->by_time,
-						     .clean = f->clean,
-						     .step_seconds = f->step_seconds,
-						     .first_step = LEAKS_FIRST_STEP,
-						     .last_step = f->last_step,
-						     .leaks = f->leaks,
-						     .suspects = f->suspects,
-						     .kept = f->kept};
-	for (i = 0; i < f->place_count; i++) {
-		add_place(out, replay, &f->places[i]);
-		out->judgement.has_stacks =
-			out->judgement.has_stacks ||
-			(f->places[i].stack != 0 && f->places[i].verdict != GROWTH_KEPT);
-	}
-	add_pools(out, f);
-	add_forecasts(out, replay, f);
-	leaks_findings_free(f);
-	return 0;
-}
-
-/* ---- the text ---- */
-
-static const char *pool_name(uint8_t pool)
-{
-	const char *name = pool_long_name(pool);
-
-	if (name != NULL)
-		return name;
-	return pool == POOL_hal		    ? "Hal memory"
-	       : pool == POOL_pta_workspace ? "Pytorch workspace memory pool"
-	       : pool == POOL_host_pinned   ? "Pinned host memory"
-					    : "memory";
-}
-
-void leaks_direct_line(const struct findings *found, const struct finding_place *place,
-		       const struct finding_block *block, struct strbuf *out)
-{
-	strbuf_addf(out, "Direct %s leak of %f Mb(s) at 0x%llx", pool_name(place->pool),
-		    (double)block->size / MIB, (unsigned long long)block->address);
-	kernel_words(place, block->kernel, out);
-	/* A run without steps has none to name. */
-	if (!found->judgement.by_time)
-		strbuf_addf(out, " at step %llu", (unsigned long long)block->step);
-	strbuf_add_char(out, '.');
-}
-
-static void text_block(const struct findings *found, const struct finding_place *place,
-		       const struct finding_block *block, struct strbuf *out)
-{
-	if (place->verdict != GROWTH_KEPT) {
-		leaks_direct_line(found, place, block, out);
-		strbuf_add_char(out, '\n');
-		return;
-	}
-	strbuf_add_str(out, "  ");
-	strbuf_add_size(out, block->size);
-	strbuf_addf(out, " at 0x%llx", (unsigned long long)block->address);
-	kernel_words(place, block->kernel, out);
-	if (!found->judgement.by_time)
-		strbuf_addf(out, " at step %llu", (unsigned long long)block->step);
-	strbuf_add_char(out, '\n');
-}
-
-static void text_place(const struct analysis_view *view, const struct finding_place *place,
-		       struct strbuf *out)
-{
-	const struct findings *f = view->found;
-	bool whole = view->lines == UINT32_MAX;
-	size_t i, lines = whole ? DIRECT_LINES : place->verdict != GROWTH_KEPT;
-	uint64_t all = place->verdict == GROWTH_KEPT ? place->blocks : place->listed_blocks;
-
-	strbuf_addf(out, "%s: ", verdict_word(place->verdict));
-	place_line(f, place, out);
-	strbuf_add_char(out, '\n');
-	keeper_lines(f, place, "  ", out);
-	for (i = 0; i < place->examples.count && i < lines; i++) {
-		text_block(f, place, &FINDINGS(f, block)[place->examples.first + i], out);
-		/* The stack is shown once. */
-		if (i == 0)
-			site_text(view->replay, place->stack, view->frames, out);
-	}
-	if (whole && all > i)
-		strbuf_addf(out, "... %llu more of this place\n", (unsigned long long)(all - i));
-}
-
-/* All call sites of a device with one verdict, under the header that other tools look for. */
-static void text_device(const struct analysis_view *view, uint32_t device,
-			enum growth_verdict verdict, struct strbuf *out)
-{
-	const struct findings *f = view->found;
-	bool leak = verdict == GROWTH_LEAK;
-	size_t i, shown = 0, count = 0,
-		  lines = view->lines == UINT32_MAX ? SIZE_MAX
-			  : leak		    ? view->lines
-						    : SUSPECTS;
-	uint64_t bytes = 0, blocks = 0, late = 0;
-	char text[16];
-
-	device_text(device, text);
-	for (i = 0; i < FINDINGS_COUNT(f, place); i++) {
-		const struct finding_place *place = &FINDINGS(f, place)[i];
-
-		if (place->device != device || place->verdict != verdict)
-			continue;
-		if (count++ == 0)
-			strbuf_addf(out, "====== %s memory leaks on device %s ======\n",
-				    leak ? "ERROR: Detected" : "WARNING: Suspected", text);
-		bytes += place->listed_bytes;
-		blocks += place->listed_blocks;
-		late += place->late_blocks;
-		if (shown >= lines)
-			continue;
-		text_place(view, place, out);
-		shown++;
-	}
-	if (count == 0)
-		return;
-	if (count > shown)
-		strbuf_addf(out, "... %zu more %s; report.txt has all of them\n", count - shown,
-			    count - shown == 1 ? "place" : "places");
-	strbuf_addf(out, "====== SUMMARY: %g Mb(s) %s in %llu allocation(s) ======\n",
-		    (double)bytes / MIB, leak ? "leaked" : "may have leaked",
-		    (unsigned long long)blocks);
-	if (late > 0)
-		strbuf_addf(out,
-			    "%llu of them %s freed only after the last %s, as a program does that "
-			    "ends.\n",
-			    (unsigned long long)late, late == 1 ? "was" : "were", step_word(f));
-}
-
-static void text_verdicts(const struct analysis_view *view, enum growth_verdict verdict,
-			  struct strbuf *out)
-{
-	const struct findings *f = view->found;
-	uint32_t device = 0, next;
-	bool more = true, any = false;
-	size_t i;
-
-	while (more) {
-		more = false;
-		next = UINT32_MAX;
-		for (i = 0; i < FINDINGS_COUNT(f, place); i++) {
-			uint32_t d = FINDINGS(f, place)[i].device;
-
-			if (FINDINGS(f, place)[i].verdict == verdict && (!any || d > device) &&
-			    (!more || d < next)) {
-				next = d;
-				more = true;
-			}
-		}
-		if (more)
-			text_device(view, next, verdict, out);
-		device = next;
-		any = true;
-	}
-}
-
-static void text_kept(const struct analysis_view *view, struct strbuf *out)
-{
-	const struct findings *f = view->found;
-	size_t i, shown = 0, kept = 0, lines = view->lines == UINT32_MAX ? SIZE_MAX : KEPT;
-
-	for (i = 0; i < FINDINGS_COUNT(f, place); i++) {
-		if (FINDINGS(f, place)[i].verdict != GROWTH_KEPT)
-			continue;
-		if (kept++ < lines) {
-			text_place(view, &FINDINGS(f, place)[i], out);
-			shown++;
-		}
-	}
-	if (kept > shown)
-		strbuf_addf(out, "kept: %zu more %s; report.txt has all of them\n", kept - shown,
-			    kept - shown == 1 ? "place" : "places");
-}
-
 static bool uses_gpus(const struct replay *replay)
 {
 	size_t count, i;
@@ -397,7 +210,8 @@ static bool uses_gpus(const struct replay *replay)
 	return false;
 }
 
-static void text_not_judged(const struct replay *replay, struct strbuf *out)
+/* Why nothing was judged. */
+static void add_not_judged(const struct replay *replay, struct strbuf *out)
 {
 	if (replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0 &&
 	    replay_ended(replay) != END_STOP) {
@@ -427,53 +241,51 @@ static void text_not_judged(const struct replay *replay, struct strbuf *out)
 				      : "mstxRangeStartA, mstxRangeEnd");
 }
 
-static void text_pools(const struct findings *f, struct strbuf *out)
+int leaks_report(const void *state, struct replay *replay, struct findings *out)
 {
+	struct leaks_findings *f = leaks_judge(state, replay);
+	struct strbuf why = {0};
 	size_t i;
 
-	for (i = 0; i < FINDINGS_COUNT(f, trend); i++) {
-		trend_sentence(f, &FINDINGS(f, trend)[i], out);
-		strbuf_add_char(out, '\n');
+	if (f == NULL)
+		return -ENOMEM;
+	out->judgement = (struct findings_judgement){.asked = true,
+						     .judged = f->judged,
+						     .by_time = f->by_time,
+						     .clean = f->clean,
+						     .step_seconds = f->step_seconds,
+						     .first_step = LEAKS_FIRST_STEP,
+						     .last_step = f->last_step,
+						     .leaks = f->leaks,
+						     .suspects = f->suspects,
+						     .kept = f->kept};
+	for (i = 0; i < f->place_count; i++) {
+		add_place(out, replay, &f->places[i]);
+		out->judgement.has_stacks =
+			out->judgement.has_stacks ||
+			(f->places[i].stack != 0 && f->places[i].verdict != GROWTH_KEPT);
 	}
-	for (i = 0; i < FINDINGS_COUNT(f, unjudged); i++) {
-		unjudged_sentence(f, &FINDINGS(f, unjudged)[i], out);
-		strbuf_add_char(out, '\n');
+	add_pools(out, f);
+	if (!f->judged) {
+		add_not_judged(replay, &why);
+		out->judgement.not_judged = findings_text(out, strbuf_str(&why));
+		strbuf_fini(&why);
 	}
+	add_forecasts(out, replay, f);
+	leaks_findings_free(f);
+	return 0;
 }
 
-int leaks_text(void *state, const struct analysis_view *view, struct strbuf *out)
-{
-	const struct findings *f = view->found;
-	const struct findings_judgement *judgement = &f->judgement;
+/* ---- as an analysis ---- */
 
+int leaks_say(void *state, const struct analysis_view *view, struct strbuf *out)
+{
 	(void)state;
 	if (replay_totals(view->replay)->allocations == 0)
 		return 0;
-	if (!judgement->asked)
+	if (!view->found->judgement.asked)
 		return -ENOMEM;
-	if (!judgement->judged) {
-		text_not_judged(view->replay, out);
-		return 0;
-	}
-	if (judgement->by_time)
-		strbuf_addf(out,
-			    "No step was marked: growth is judged over %u equal parts of the run, "
-			    "%.2f s each.\n",
-			    judgement->last_step, judgement->step_seconds);
-	text_verdicts(view, GROWTH_LEAK, out);
-	text_verdicts(view, GROWTH_SUSPECT, out);
-	if (judgement->leaks + judgement->suspects > 0 && !judgement->has_stacks)
-		strbuf_add_str(out,
-			       "(run again with --call-stack=c to see where they come from)\n");
-	text_pools(f, out);
-	text_kept(view, out);
-	strbuf_add_str(out, judgement->clean ? "No leak was found in " : "Judged: ");
-	if (judgement->last_step == judgement->first_step && judgement->clean)
-		strbuf_addf(out, "%s %u", step_word(f), judgement->last_step);
-	else
-		strbuf_addf(out, "%ss %u to %u", step_word(f), judgement->first_step,
-			    judgement->last_step);
-	strbuf_addf(out, ". The first %s is never judged.\n", step_word(f));
+	leaks_text(view->found, view->replay, view->lines, view->frames, out);
 	return 0;
 }
 

@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of the host: what the process and those that it has started have resident, which of them grow without end (host_growth.h), and
+ * whether the kernel has killed any because the container's limit was reached. All of it was asked for by the engine (engine/host_memory.h).
+ *
+ * The series of a process is kept while it runs; then its verdict is. Memory grows with the processes that run at a time, about 16 KiB
+ * each.
+ */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/analyses.h"
+#include "analysis/host_growth.h"
+#include "base/array.h"
+#include "base/shown.h"
+
+#define KNOWN_MAX 1024u
+#define NAME_MAX_ 17u
+
+struct known {
+	uint32_t pid, parent;
+	char name[NAME_MAX_];
+	bool own, ended;
+	uint64_t first_bytes, peak_bytes, last_bytes, share_bytes;
+	uint64_t ended_ns;
+	struct host_series *series; /* NULL: it has ended */
+	bool grew;
+	struct host_growth growth; /* of one that has ended */
+};
+
+struct limits {
+	struct event_host_limit first, last;
+	uint64_t before_ns; /* of the last record without a kill more */
+	uint64_t killed_ns; /* when a kill more was seen first, 0: never */
+	bool known;
+};
+
+struct host_state {
+	struct known *all; /* in the order in which they were seen; the process itself first */
+	size_t count, room;
+	uint64_t left_out;
+	uint64_t now_bytes, peak_bytes; /* of all that run, together */
+	uint64_t last_ns;
+	struct limits limits;
+};
+
+/* ---- while the run is replayed ---- */
+
+/* What frameworks and the driver have in use of the host. */
+static uint64_t held_by_pools(const struct replay *replay)
+{
+	const struct usage *usages;
+	uint64_t held = 0;
+	size_t count, i;
+
+	usages = replay_usages(replay, &count);
+	for (i = 0; i < count; i++) {
+		if (usages[i].device == DEVICE_HOST)
+			held += usages[i].live_bytes;
+	}
+	return held;
+}
+
+static uint64_t steps_of(const struct replay *replay)
+{
+	return replay_steps(replay);
+}
+
+/* The latest with this number that runs, new or known; NULL: there are too many, or no memory. */
+static struct known *known_at(struct host_state *s, uint32_t pid)
+{
+	struct known *known;
+	size_t i;
+
+	for (i = s->count; i > 0; i--) {
+		if (s->all[i - 1].pid == pid && !s->all[i - 1].ended)
+			return &s->all[i - 1];
+	}
+	if (s->count == KNOWN_MAX) {
+		s->left_out++;
+		return NULL;
+	}
+	if (array_reserve(&s->all, &s->room, s->count + 1, sizeof(*s->all)) < 0)
+		return NULL;
+	known = &s->all[s->count];
+	*known = (struct known){.pid = pid, .share_bytes = UINT64_MAX};
+	known->series = calloc(1, sizeof(*known->series));
+	if (known->series == NULL)
+		return NULL;
+	s->count++;
+	return known;
+}
+
+static void judge_now(const struct host_state *s, const struct known *known,
+		      const struct replay *replay, bool *out_grows, struct host_growth *out)
+{
+	*out = known->growth;
+	*out_grows = known->grew;
+	if (known->series != NULL)
+		*out_grows = host_growth_judge(known->series, s->last_ns, steps_of(replay),
+					       known->own ? held_by_pools(replay) : 0, out);
+}
+
+static void take_level(struct host_state *s, const struct replay *replay, struct known *known,
+		       uint64_t bytes, uint64_t time_ns)
+{
+	if (known->first_bytes == 0)
+		known->first_bytes = bytes;
+	s->now_bytes = s->now_bytes + bytes - known->last_bytes;
+	known->last_bytes = bytes;
+	if (bytes > known->peak_bytes)
+		known->peak_bytes = bytes;
+	if (s->now_bytes > s->peak_bytes)
+		s->peak_bytes = s->now_bytes;
+	host_series_add(known->series, time_ns, bytes, steps_of(replay),
+			known->own ? held_by_pools(replay) : 0);
+}
+
+static void end_known(struct host_state *s, const struct replay *replay, struct known *known,
+		      uint64_t time_ns)
+{
+	judge_now(s, known, replay, &known->grew, &known->growth);
+	known->ended = true;
+	known->ended_ns = time_ns;
+	s->now_bytes -= known->last_bytes;
+	free(known->series);
+	known->series = NULL;
+}
+
+static void note_time(struct host_state *s, const struct replay *replay)
+{
+	if (replay_ended(replay) != END_STOP)
+		s->last_ns = replay_totals(replay)->last_ns;
+}
+
+static int host_sample(void *state, struct replay *replay, const struct driver_usage *driver)
+{
+	struct host_state *s = state;
+	struct known *known;
+
+	if (driver->device != DEVICE_HOST)
+		return 0;
+	note_time(s, replay);
+	if (driver->process_bytes == UINT64_MAX)
+		return 0;
+	known = known_at(s, run_header(replay_run(replay))->pid);
+	if (known == NULL)
+		return 0;
+	known->own = true;
+	take_level(s, replay, known, driver->process_bytes, s->last_ns);
+	return 0;
+}
+
+static void take_process(struct host_state *s, const struct replay *replay,
+			 const struct event_host_process *event)
+{
+	struct known *known = known_at(s, (uint32_t)event->pid);
+
+	if (known == NULL)
+		return;
+	known->parent = (uint32_t)event->parent;
+	known->own = known->own || event->pid == run_header(replay_run(replay))->pid;
+	memcpy(known->name, &event->name_low, 8);
+	memcpy(known->name + 8, &event->name_high, 8);
+	if (event->share_bytes != UINT64_MAX) {
+		known->share_bytes = event->share_bytes;
+		return;
+	}
+	note_time(s, replay);
+	take_level(s, replay, known, event->resident_bytes, s->last_ns);
+	if (event->state == HOST_PROCESS_ENDED)
+		end_known(s, replay, known, s->last_ns);
+}
+
+static void take_limit(struct host_state *s, const struct replay *replay,
+		       const struct event_host_limit *event)
+{
+	struct limits *limits = &s->limits;
+
+	note_time(s, replay);
+	if (!limits->known)
+		limits->first = *event;
+	limits->known = true;
+	limits->last = *event;
+	if (event->kills != UINT64_MAX && limits->first.kills != UINT64_MAX &&
+	    event->kills > limits->first.kills && limits->killed_ns == 0)
+		limits->killed_ns = s->last_ns;
+	if (limits->killed_ns == 0)
+		limits->before_ns = s->last_ns;
+}
+
+static int host_event(void *state, struct replay *replay, const struct trace_event *event)
+{
+	struct event_host_process process;
+	struct event_host_limit limit;
+
+	if (event->type == EVENT_host_process) {
+		event_host_process_decode(event->words, &process);
+		take_process(state, replay, &process);
+	} else {
+		event_host_limit_decode(event->words, &limit);
+		take_limit(state, replay, &limit);
+	}
+	return 0;
+}
+
+/* ---- in a checkpoint ---- */
+
+static void save_limit(const struct event_host_limit *limit, struct strbuf *out)
+{
+	words_add(out, limit->limit_bytes);
+	words_add(out, limit->used_bytes);
+	words_add(out, limit->kills);
+	words_add(out, limit->hits);
+	words_add(out, limit->total_bytes);
+	words_add(out, limit->available_bytes);
+}
+
+static void load_limit(struct words *words, struct event_host_limit *limit)
+{
+	limit->limit_bytes = words_next(words);
+	limit->used_bytes = words_next(words);
+	limit->kills = words_next(words);
+	limit->hits = words_next(words);
+	limit->total_bytes = words_next(words);
+	limit->available_bytes = words_next(words);
+}
+
+static void save_series(const struct host_series *series, struct strbuf *out)
+{
+	uint32_t i;
+
+	words_add(out, series->count);
+	words_add(out, series->start_ns);
+	words_add(out, series->span_ns);
+	words_add(out, series->last_bytes);
+	words_add(out, series->last_ns);
+	words_add(out, series->steps);
+	words_add(out, series->held);
+	for (i = 0; i < series->count; i++) {
+		words_add(out, series->spans[i].low);
+		words_add(out, series->spans[i].high);
+		words_add(out, series->spans[i].steps);
+		words_add(out, series->spans[i].held);
+	}
+}
+
+static void load_series(struct words *words, struct host_series *series)
+{
+	uint64_t count = words_count(words);
+	uint32_t i;
+
+	words->failed |= count > HOST_SPANS;
+	series->count = count > HOST_SPANS ? 0 : (uint32_t)count;
+	series->start_ns = words_next(words);
+	series->span_ns = words_next(words);
+	series->last_bytes = words_next(words);
+	series->last_ns = words_next(words);
+	series->steps = words_next(words);
+	series->held = words_next(words);
+	for (i = 0; i < series->count; i++) {
+		series->spans[i].low = words_next(words);
+		series->spans[i].high = words_next(words);
+		series->spans[i].steps = words_next(words);
+		series->spans[i].held = words_next(words);
+	}
+	/* Spans are doubled until the time of a level fits. */
+	words->failed |= series->count != 0 &&
+			 (series->span_ns < HOST_SPAN_NS || series->span_ns > UINT64_MAX / 4 ||
+			  series->last_ns < series->start_ns ||
+			  (series->last_ns - series->start_ns) / series->span_ns >= HOST_SPANS);
+}
+
+static void save_known(const struct known *known, struct strbuf *out)
+{
+	uint64_t name[2], rate[2];
+
+	memcpy(name, known->name, sizeof(name));
+	memcpy(&rate[0], &known->growth.bytes_per_second, sizeof(double));
+	memcpy(&rate[1], &known->growth.bytes_per_step, sizeof(double));
+	words_add(out, known->pid | (uint64_t)known->parent << 32);
+	words_add(out, name[0]);
+	words_add(out, name[1]);
+	words_add(out, (known->own ? 1u : 0) | (known->ended ? 2u : 0) | (known->grew ? 4u : 0));
+	words_add(out, known->first_bytes);
+	words_add(out, known->peak_bytes);
+	words_add(out, known->last_bytes);
+	words_add(out, known->share_bytes);
+	words_add(out, known->ended_ns);
+	if (known->series != NULL) {
+		save_series(known->series, out);
+		return;
+	}
+	words_add(out, rate[0]);
+	words_add(out, rate[1]);
+	words_add(out, known->growth.bytes);
+	words_add(out, known->growth.from_ns);
+	words_add(out, known->growth.to_ns);
+	words_add(out, known->growth.steps);
+	words_add(out, known->growth.held_bytes);
+}
+
+static int load_known(struct words *words, struct known *known)
+{
+	uint64_t word = words_next(words), name[2], rate[2];
+
+	*known = (struct known){.pid = (uint32_t)word, .parent = (uint32_t)(word >> 32)};
+	name[0] = words_next(words);
+	name[1] = words_next(words);
+	memcpy(known->name, name, sizeof(name));
+	word = words_next(words);
+	known->own = word & 1;
+	known->ended = word >> 1 & 1;
+	known->grew = word >> 2 & 1;
+	known->first_bytes = words_next(words);
+	known->peak_bytes = words_next(words);
+	known->last_bytes = words_next(words);
+	known->share_bytes = words_next(words);
+	known->ended_ns = words_next(words);
+	if (!known->ended) {
+		known->series = calloc(1, sizeof(*known->series));
+		if (known->series == NULL)
+			return -ENOMEM;
+		load_series(words, known->series);
+		return 0;
+	}
+	rate[0] = words_next(words);
+	rate[1] = words_next(words);
+	memcpy(&known->growth.bytes_per_second, &rate[0], sizeof(double));
+	memcpy(&known->growth.bytes_per_step, &rate[1], sizeof(double));
+	words->failed |= !isfinite(known->growth.bytes_per_second) ||
+			 !isfinite(known->growth.bytes_per_step);
+	known->growth.bytes = words_next(words);
+	known->growth.from_ns = words_next(words);
+	known->growth.to_ns = words_next(words);
+	known->growth.steps = words_next(words);
+	known->growth.held_bytes = words_next(words);
+	return 0;
+}
+
+static void host_save(void *state, struct strbuf *out)
+{
+	const struct host_state *s = state;
+	size_t i;
+
+	words_add(out, s->left_out);
+	words_add(out, s->now_bytes);
+	words_add(out, s->peak_bytes);
+	words_add(out, s->last_ns);
+	words_add(out, s->limits.known);
+	words_add(out, s->limits.before_ns);
+	words_add(out, s->limits.killed_ns);
+	save_limit(&s->limits.first, out);
+	save_limit(&s->limits.last, out);
+	words_add(out, s->count);
+	for (i = 0; i < s->count; i++)
+		save_known(&s->all[i], out);
+}
+
+static void host_fini(void *state)
+{
+	struct host_state *s = state;
+	size_t i;
+
+	for (i = 0; i < s->count; i++)
+		free(s->all[i].series);
+	free(s->all);
+	*s = (struct host_state){0};
+}
+
+static int host_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct host_state *s = state;
+	uint64_t count;
+
+	(void)replay;
+	host_fini(s);
+	s->left_out = words_next(words);
+	s->now_bytes = words_next(words);
+	s->peak_bytes = words_next(words);
+	s->last_ns = words_next(words);
+	s->limits.known = words_next(words) != 0;
+	s->limits.before_ns = words_next(words);
+	s->limits.killed_ns = words_next(words);
+	load_limit(words, &s->limits.first);
+	load_limit(words, &s->limits.last);
+	count = words_count(words);
+	if (count > KNOWN_MAX)
+		return -EINVAL;
+	for (; s->count < count && !words->failed; s->count++) {
+		if (array_reserve(&s->all, &s->room, s->count + 1, sizeof(*s->all)) < 0 ||
+		    load_known(words, &s->all[s->count]) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ---- what was found ---- */
+
+static void add_process(const struct host_state *s, const struct known *known,
+			struct replay *replay, struct findings *out)
+{
+	struct finding_host_process *process = FINDINGS_ADD(out, host_process);
+	struct host_growth growth;
+	const struct usage *usages;
+	size_t count, i;
+	bool grows;
+
+	if (process == NULL)
+		return;
+	judge_now(s, known, replay, &grows, &growth);
+	process->pid = known->pid;
+	process->parent = known->own ? 0 : known->parent;
+	process->name = findings_text(out, known->name);
+	process->own = known->own;
+	process->first_bytes = known->first_bytes;
+	process->peak_bytes = known->peak_bytes;
+	process->end_bytes = known->last_bytes;
+	process->share_bytes = known->share_bytes;
+	process->ended = known->ended;
+	process->grows = grows;
+	usages = replay_usages(replay, &count);
+	for (i = 0; i < count && known->own; i++) {
+		if (usages[i].pool == POOL_host_pinned)
+			process->pinned_peak_bytes += usages[i].peak_bytes;
+	}
+}
+
+/* The growth of processes of one name, as one; those of this name before `first` have none. */
+static void add_growth(const struct host_state *s, size_t first, struct replay *replay,
+		       struct findings *out)
+{
+	struct finding_host_growth *found = FINDINGS_ADD(out, host_growth);
+	const struct known *named = &s->all[first];
+	struct strbuf pids = {0};
+	double held = 0;
+	uint64_t start_ns = UINT64_MAX, end_ns = 0;
+	size_t i;
+
+	if (found == NULL)
+		return;
+	for (i = first; i < s->count; i++) {
+		const struct known *known = &s->all[i];
+		struct host_growth growth;
+		bool grows;
+
+		if (known->own != named->own || strcmp(known->name, named->name) != 0)
+			continue;
+		judge_now(s, known, replay, &grows, &growth);
+		if (!grows)
+			continue;
+		found->processes++;
+		found->bytes += growth.bytes;
+		found->bytes_per_step += growth.bytes_per_step;
+		found->bytes_per_second += growth.bytes_per_second;
+		found->steps = growth.steps > found->steps ? growth.steps : found->steps;
+		held += (double)growth.held_bytes;
+		start_ns = growth.from_ns < start_ns ? growth.from_ns : start_ns;
+		end_ns = growth.to_ns > end_ns ? growth.to_ns : end_ns;
+		if (found->processes <= 4)
+			strbuf_addf(&pids, "%s%u", found->processes > 1 ? ", " : "", known->pid);
+	}
+	if (found->processes > 4)
+		strbuf_addf(&pids, ", ... %llu more", (unsigned long long)found->processes - 4);
+	found->own = named->own;
+	found->name = findings_text(out, named->name);
+	found->pids = findings_text(out, strbuf_str(&pids));
+	found->seconds = (double)(end_ns - start_ns) / 1e9;
+	found->explained = held / (double)found->bytes;
+	found->explained = found->explained > 1 ? 1 : found->explained;
+	strbuf_fini(&pids);
+}
+
+/* Whether an earlier process of this name grows too. */
+static bool is_counted(const struct host_state *s, size_t at, struct replay *replay)
+{
+	struct host_growth growth;
+	bool grows;
+	size_t i;
+
+	for (i = 0; i < at; i++) {
+		if (s->all[i].own != s->all[at].own || strcmp(s->all[i].name, s->all[at].name) != 0)
+			continue;
+		judge_now(s, &s->all[i], replay, &grows, &growth);
+		if (grows)
+			return true;
+	}
+	return false;
+}
+
+/* The kernel killed processes of the container while this one ran; which ones it does not say, but who ended then. */
+static void add_kill(const struct host_state *s, struct replay *replay, struct findings *out)
+{
+	const struct limits *limits = &s->limits;
+	bool killed = run_header(replay_run(replay))->signal == SIGKILL;
+	struct finding_host_kill *kill;
+	struct strbuf who = {0};
+	size_t i;
+
+	if (limits->killed_ns == 0)
+		return;
+	kill = FINDINGS_ADD(out, host_kill);
+	if (kill == NULL)
+		return;
+	kill->kills = limits->last.kills - limits->first.kills;
+	kill->own = killed;
+	/* Without a limit that was reached, the machine's memory ran out. */
+	kill->limit_bytes =
+		limits->last.hits != UINT64_MAX && limits->last.hits > limits->first.hits
+			? limits->last.limit_bytes
+			: UINT64_MAX;
+	kill->total_bytes = limits->last.total_bytes;
+	kill->resident_bytes = s->peak_bytes;
+	for (i = 0; i < s->count; i++) {
+		const struct known *known = &s->all[i];
+
+		if (known->own || !known->ended || known->ended_ns < limits->before_ns ||
+		    known->ended_ns > limits->killed_ns)
+			continue;
+		strbuf_addf(&who, "%s%s (pid %u, ", who.length > 0 ? ", " : "", known->name,
+			    known->pid);
+		strbuf_add_size(&who, known->last_bytes);
+		strbuf_add_str(&who, ")");
+	}
+	kill->ended = findings_text(out, killed ? "" : strbuf_str(&who));
+	for (i = 0; i < s->count; i++)
+		kill->processes += !s->all[i].ended;
+	strbuf_fini(&who);
+}
+
+static int host_judge(const void *state, struct replay *replay, struct findings *out)
+{
+	const struct host_state *s = state;
+	struct host_growth growth;
+	bool grows;
+	size_t i;
+
+	for (i = 0; i < s->count; i++)
+		add_process(s, &s->all[i], replay, out);
+	for (i = 0; i < s->count; i++) {
+		judge_now(s, &s->all[i], replay, &grows, &growth);
+		if (grows && !is_counted(s, i, replay))
+			add_growth(s, i, replay, out);
+	}
+	add_kill(s, replay, out);
+	return out->failed ? -ENOMEM : 0;
+}
+
+/* ---- report.txt and info ---- */
+
+static void process_line(const struct finding_host_process *process, struct strbuf *out)
+{
+	strbuf_add_str(out, "  ");
+	if (process->own)
+		strbuf_add_str(out, "this process");
+	else
+		strbuf_add_shown(out, process->name, strlen(process->name));
+	strbuf_addf(out, " (pid %llu): at most ", (unsigned long long)process->pid);
+	strbuf_add_size(out, process->peak_bytes);
+	strbuf_add_str(out, process->ended ? ", " : ", at the end ");
+	strbuf_add_size(out, process->end_bytes);
+	strbuf_add_str(out, process->ended ? " before it ended" : "");
+	if (process->share_bytes != UINT64_MAX) {
+		strbuf_add_str(out, ", its share of shared pages counted ");
+		strbuf_add_size(out, process->share_bytes);
+	}
+	if (process->pinned_peak_bytes != 0) {
+		strbuf_add_str(out, "; pinned at most ");
+		strbuf_add_size(out, process->pinned_peak_bytes);
+	}
+	strbuf_add_char(out, '\n');
+}
+
+static int host_text(void *state, const struct analysis_view *view, struct strbuf *out)
+{
+	const struct host_state *s = state;
+	const struct findings *found = view->found;
+	size_t count = FINDINGS_COUNT(found, host_process), i;
+	uint32_t lines = view->lines;
+
+	for (i = 0; i < FINDINGS_COUNT(found, host_kill); i++) {
+		host_kill_sentence(found, &FINDINGS(found, host_kill)[i], out);
+		strbuf_add_char(out, '\n');
+	}
+	for (i = 0; i < FINDINGS_COUNT(found, host_growth); i++) {
+		host_growth_sentence(found, &FINDINGS(found, host_growth)[i], out);
+		strbuf_add_char(out, '\n');
+	}
+	/* One process alone says little; what it pinned is among the pools. */
+	if (count < 2)
+		return strbuf_failed(out) ? -ENOMEM : 0;
+	strbuf_addf(out,
+		    "Host memory of %zu processes, resident, shared pages counted in each: "
+		    "together at most ",
+		    count);
+	strbuf_add_size(out, s->peak_bytes);
+	if (s->limits.known && s->limits.last.limit_bytes != UINT64_MAX) {
+		strbuf_add_str(out, "; the container may have ");
+		strbuf_add_size(out, s->limits.last.limit_bytes);
+	}
+	strbuf_add_char(out, '\n');
+	for (i = 0; i < count && i < lines; i++)
+		process_line(&FINDINGS(found, host_process)[i], out);
+	if (count + s->left_out > i) {
+		strbuf_add_str(out, "  and ");
+		strbuf_add_count(out, count + s->left_out - i, "more process", "more processes");
+		strbuf_add_char(out, '\n');
+	}
+	return strbuf_failed(out) ? -ENOMEM : 0;
+}
+
+const struct analysis analysis_host = {
+	.name = "host",
+	.always = true,
+	.state_bytes = sizeof(struct host_state),
+	.sample = host_sample,
+	.host = host_event,
+	.version = 1,
+	.save = host_save,
+	.load = host_load,
+	.judge = host_judge,
+	.text = host_text,
+	.fini = host_fini,
+};

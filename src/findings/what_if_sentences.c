@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What another setting of PyTorch's allocator would have done. */
+#include "findings/findings.h"
+
+static void add_setting(const struct finding_what_if *what_if, struct strbuf *out)
+{
+	strbuf_addf(out, "With %s the pool would hold ",
+		    what_if->set[0] == '\0' ? "default settings" : what_if->set);
+}
+
+void what_if_sentence(const struct findings *found, const struct finding_what_if *what_if,
+		      struct strbuf *out)
+{
+	(void)found;
+	if (!what_if->helps) {
+		strbuf_add_str(
+			out,
+			what_if->refused
+				? "No allocator setting that was tried on the record serves this request."
+				: "No allocator setting that was tried on the record saves 5 % of what the pool reserves.");
+		return;
+	}
+	add_setting(what_if, out);
+	if (what_if->refused) {
+		strbuf_add_size(out, what_if->reserved_bytes);
+		strbuf_add_str(out, " here, and this request fits.");
+		return;
+	}
+	strbuf_add_str(out, "at most ");
+	strbuf_add_size(out, what_if->reserved_bytes);
+	strbuf_add_str(out, " instead of ");
+	strbuf_add_size(out, what_if->recorded_bytes);
+	strbuf_add_char(out, '.');
+}
+
+void what_if_lines(const struct findings *found, struct strbuf *out)
+{
+	for (size_t i = 0; i < FINDINGS_COUNT(found, what_if); i++) {
+		const struct finding_what_if *what_if = &FINDINGS(found, what_if)[i];
+
+		what_if_sentence(found, what_if, out);
+		strbuf_add_char(out, '\n');
+		if (what_if->helps && what_if->set[0] == '\0')
+			strbuf_add_str(out, "  unset PYTORCH_CUDA_ALLOC_CONF\n");
+		else if (what_if->helps)
+			strbuf_addf(out, "  export PYTORCH_CUDA_ALLOC_CONF=%s\n", what_if->set);
+	}
+}

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""msmemscope dryrun for cards of CUDA. PyTorch's wheel for CUDA is too large for every run: a small package `torch` has a library that needs CUDA's
+by name and version, as PyTorch's does (targets/cuda_client.c). The real wheels are in `make soak PART=dryrun`."""
+import json
+import pathlib
+import re
+
+import pytest
+
+import rows
+
+NOT_COUNTED = "Buffers of NCCL and what kernels of Triton take are not counted."
+TORCH = """
+import ctypes, os
+__version__ = "2.99.0+cu130"
+lib = ctypes.CDLL(os.path.join(os.path.dirname(__file__), "lib", "libtorch_cuda.so"), ctypes.RTLD_GLOBAL)
+take, give, error = lib.client_take, lib.client_give, lib.client_error
+take.restype, take.argtypes = ctypes.c_void_p, [ctypes.c_int64]
+give.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+lib.client_read.argtypes = [ctypes.c_void_p]
+lib.client_write.argtypes = [ctypes.c_void_p, ctypes.c_int]
+lib.client_free.restype = ctypes.c_size_t
+error.restype = ctypes.c_char_p
+class cuda:
+    @staticmethod
+    def get_arch_list():
+        return ["sm_80", "sm_90"]
+    @staticmethod
+    def max_memory_allocated():
+        return 1
+"""
+
+
+@pytest.fixture(name="torch")
+def fixture_torch(program, out):
+    """Directory of a package `torch` for PYTHONPATH."""
+    packages = out / "packages"
+    (packages / "torch/lib").mkdir(parents=True)
+    (packages / "torch-2.99.0.dist-info").mkdir()
+    (packages / "torch/__init__.py").write_text(TORCH)
+    (packages / "torch/version.py").write_text("from typing import Optional\ncuda: Optional[str] = '13.0'\n")
+    (packages / "torch-2.99.0.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torch\nVersion: 2.99.0\nRequires-Dist: nvidia-cudnn-cu13==9.19.0.56; platform_system == \"Linux\"\n")
+    targets = pathlib.Path(program("client_pta")[0]).parent
+    for name, there in (("libtorch_cuda.so", "libcuda_client.so"), ("libc10.so", "libc10.so")):
+        (packages / "torch/lib" / name).write_bytes((targets / there).read_bytes())
+    return packages
+
+
+@pytest.fixture(name="dryrun")
+def fixture_dryrun(msmemscope, torch, out):
+    def run(text, *words):
+        script = out / "script.py"
+        script.write_text("import torch\nMIB = 1 << 20\n" + text)
+        environment = {"PYTHONPATH": torch, "LD_LIBRARY_PATH": torch / "torch/lib"}
+        return msmemscope("dryrun", *(words or ("--device=cuda:64M",)), "--", "python3", script, env=environment)
+    return run
+
+
+def test_figures_are_those_of_the_program(dryrun):
+    run = dryrun("a = torch.take(10 * MIB)\nb = torch.take(5 * MIB)\ntorch.give(a, 10 * MIB)\nc = torch.take(3 * MIB)\n",
+                 "--json", "--device=cuda:64M").check()
+    answer = json.loads(run.stdout)
+    assert answer["needs_bytes"] == answer["reserves_bytes"] == 15 << 20 and answer["figures"] == "exact"
+    assert answer["devices"][0]["fits"] and answer["not_counted"] == NOT_COUNTED and answer["not_simulated"] == []
+    assert "Dry run on cuda:64M; no device was used." in (run.project().path / "report.txt").read_text()
+
+
+def test_a_card_that_is_too_small_is_told(dryrun):
+    run = dryrun("a = torch.take(10 * MIB)\nassert torch.take(10 * MIB), 'none left'\n", "--device=cuda:16M,cuda:32M")
+    assert run.returncode == 4
+    assert re.search(r"^  cuda:16M    does not fit: dies in step 1 at script\.py:4 ", run.stdout, re.M), run.stdout
+    assert re.search(r"^  cuda:32M    fits, 12\.0 MiB left$", run.stdout, re.M)
+    assert "Needs 20.0 MiB; PyTorch would reserve 20.0 MiB." in run.stdout
+
+
+def test_a_card_has_what_is_left_of_it(dryrun):
+    """Of an H200 the context and, after the first kernel, its code are gone."""
+    run = dryrun("a = torch.lib.client_free()\nassert torch.lib.client_launch() == 0\nprint('left', a, torch.lib.client_free())\ntorch.take(MIB)\n",
+                 "--device=h200").check()
+    before, after = map(int, re.search(r"^left (\d+) (\d+)$", run.stderr, re.M).groups())
+    assert before == (143156 - 548) << 20 and after == before - (96 << 20)
+    assert ", and about 644 MiB are taken outside of its pool: fits, 139 GiB left." in run.stdout
+
+
+def test_a_number_that_was_copied_is_known_until_something_runs(dryrun):
+    run = dryrun("a = torch.take(MIB)\ntorch.lib.client_write(a, 42)\nassert torch.lib.client_read(a) == 42\n").check()
+    assert "came from data" not in run.stdout
+    run = dryrun("a = torch.take(MIB)\ntorch.lib.client_write(a, 42)\ntorch.lib.client_launch()\nprint(torch.lib.client_read(a))\n"
+                 "print(torch.lib.client_read(a + 65536))\n").check()
+    assert "script.py:6 torch.lib.client_read(a) read as it was when it was copied to the card" in run.stdout
+    assert "script.py:7 torch.lib.client_read(a + 65536) read as 0" in run.stdout
+
+
+def test_a_loop_for_a_value_ends(dryrun):
+    run = dryrun("a = torch.take(MIB)\ntorch.lib.client_launch()\nwhile torch.lib.client_read(a) == 0:\n    pass\n")
+    assert run.returncode == 1 and "Needs at least 1.0 MiB" in run.stdout
+    assert "The dry run ended at script.py:5 torch.lib.client_read(a): it read a value that was not computed 10,000 times" in run.stdout
+
+
+@pytest.mark.parametrize("name, code", [("missing", 801), ("missing_nccl", 3)])
+def test_what_is_not_simulated_fails_by_name(dryrun, name, code):
+    function = "cudaMadeUp" if name == "missing" else "ncclMadeUp"
+    call = f"torch.take(MIB)\ncode = torch.lib.client_{name}()\nassert code == {code}, code\n"
+    run = dryrun(call + "raise RuntimeError(torch.error(801).decode())\n")
+    assert run.returncode == 1 and f"script.py:6 raise RuntimeError(torch.error(801).decode()): RuntimeError: simcuda: {function} is not simulated" in run.stdout
+    run = dryrun(call)
+    assert run.returncode == 1, "it went on, so the figures may be wrong"
+    assert f"its figures may be wrong:\n  script.py:4 torch.lib.client_{name}(): {function} is not simulated\n" in run.stdout
+
+
+def test_a_card_without_kernels_is_refused(dryrun):
+    run = dryrun("torch.take(MIB)\nassert torch.lib.client_launch() == 801\nraise RuntimeError('x')\n", "--device=t4")
+    assert run.returncode == 1 and "torch 2.99.0+cu130 has no kernels for a card of capability 7.5, only sm_80, sm_90" in run.stdout
+    assert dryrun("torch.take(MIB)\nassert torch.lib.client_launch() == 0\n", "--device=h200,l40s,a100-40g").returncode == 0
+
+
+def test_kernels_of_a_library_that_is_not_known_fail(dryrun, torch):
+    other = torch / "other.so"
+    other.write_bytes((torch / "torch/lib/libtorch_cuda.so").read_bytes())
+    run = dryrun(f"torch.take(MIB)\nimport ctypes\nassert ctypes.CDLL({str(other)!r}).client_launch() == 0, 'a kernel'\n")
+    assert run.returncode == 1 and "other.so launches kernels of its own, whose memory is not known" in run.stdout
+
+
+@pytest.mark.parametrize("device", ["h201", "cuda:", "cuda:64X", "gpu:80G"])
+def test_other_cards_are_refused(dryrun, out, device):
+    run = dryrun("", f"--device={device}")
+    assert run.returncode == 2 and f"--device: '{device}' is not a device of a dry run; allowed: b200, h200, h100-80g, " in run.stderr
+    assert rows.projects(out) == []
+
+
+def test_two_makers_are_refused(dryrun):
+    run = dryrun("", "--device=h200,npu:64G")
+    assert run.returncode == 2 and "h200 and npu:64G are of two makers" in run.stderr
+
+
+def test_a_torch_for_the_cpu_is_refused(dryrun, torch, out):
+    (torch / "torch/version.py").write_text("cuda = None\n")
+    run = dryrun("open('ran', 'w')", "--device=h200")
+    assert run.returncode == 1 and "has torch 2.99.0, which is not built for CUDA; a dry run for h200 needs a torch that is" in run.stderr
+    assert rows.projects(out) == []
+
+
+def test_a_program_that_is_not_python_is_refused(msmemscope):
+    run = msmemscope("dryrun", "--device=h200", "--", "true")
+    assert run.returncode == 1 and "true is not Python: a dry run for CUDA looks at the PyTorch of the interpreter" in run.stderr

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dryrun: what a dry run says of each script of programs/dry.py, against PyTorch's own counters on this card"""
+import ast
+import json
+import os
+import sys
+
+from checks import COMMAND, PROGRAMS, call, check
+
+CARD = os.environ.get("DRY_CARD", "h200")
+SCRIPT = PROGRAMS / "dry.py"
+NEEDS, RESERVES = 0.001, 0.01
+CONVOLUTIONS = 0.35  # a range is at most this wide
+REFUSED = ("recurrent", "factorised", "transformed", "compiled", "other_streams", "repeated")
+
+
+def names():
+    for node in ast.parse(SCRIPT.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and any(isinstance(mark, ast.Name) and mark.id == "script" for mark in node.decorator_list):
+            yield node.name
+
+
+def dry(name, *options, env=None):
+    """The answer for one script, and the exit code."""
+    done = call([COMMAND, "dryrun", "--json", "--steps=1000", *(options or (f"--device={CARD}",)), "--", sys.executable, SCRIPT, name], env,
+                check_status=False)
+    return json.loads(done.stdout) if done.stdout else None, done
+
+
+def real(name, env=None):
+    done = call([sys.executable, SCRIPT, name], env)
+    return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+
+
+def agrees(name, env=None):
+    answer, done = dry(name, env=env)
+    if name in REFUSED:
+        assert done.returncode == 1 and (answer is None or answer["figures"] != "exact"), answer
+        return "refused"
+    truth = real(name, env)
+    assert done.returncode == 0, f"{answer} {done.stderr[-500:]}"
+    low, high = answer.get("needs_from_bytes", answer["needs_bytes"]), answer["needs_bytes"]
+    if answer["figures"] == "at most":
+        low = 0
+    assert low * (1 - NEEDS) <= truth["allocated"] <= high * (1 + NEEDS), f"needs {low} to {high}, not {truth['allocated']}"
+    if answer["figures"] == "from to":
+        assert high - low <= CONVOLUTIONS * high, f"{low} to {high}"
+        return f"{truth['allocated']} is in {low} to {high}"
+    if answer["figures"] == "exact":
+        assert abs(answer["reserves_bytes"] - truth["reserved"]) <= RESERVES * truth["reserved"], f"reserves {answer['reserves_bytes']}, not {truth['reserved']}"
+    return f"{answer['figures']}, needs {high - truth['allocated']:+}, reserves {answer['reserves_bytes'] - truth['reserved']:+}"
+
+
+def run(place):
+    place.mkdir(parents=True, exist_ok=True)
+    os.chdir(place)
+    for name in names():
+        check(name)(lambda name=name: agrees(name))
+    for setting in ("expandable_segments:True", "max_split_size_mb:64", "roundup_power2_divisions:8"):
+        check(f"transformer, {setting}")(lambda setting=setting: agrees("transformer", {"PYTORCH_CUDA_ALLOC_CONF": setting}))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dry runs with real wheels of PyTorch for CUDA, without CUDA: scripts of gpu/programs/dry.py. Each answer is equal to PyTorch's own counters in that
+run, the allocator's rules give each of its addresses again, and what is not simulated is refused by name. That a card says the same is for
+tests/gpu/run dryrun."""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = ROOT / "build/dist/bin/msmemscope"
+SCRIPT = ROOT / "tests/gpu/programs/dry.py"
+RELEASES = os.environ.get("DRY_TORCH", "2.6.0 2.9.1 2.11.0").split()
+REFUSED = {"recurrent": "cudnn", "factorised": "cusolver", "transformed": "cufft", "compiled": r"torch\.compile\(\)", "other_streams": "record_stream",
+           "repeated": r"repeat_interleave\(\) follows from values"}
+PLAIN = "filelock typing_extensions sympy networkx jinja2 fsspec numpy".split()
+NAMES = re.findall(r"^@script\ndef (\w+)\(", SCRIPT.read_text(), re.M)
+
+
+@pytest.fixture(name="python", scope="session", params=RELEASES)
+def fixture_python(request):
+    """An interpreter with this PyTorch and no library of CUDA."""
+    place = ROOT / f"build/venv-cuda-{request.param}"
+    if not (place / "whole").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", place], check=True)
+        pip = [place / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--no-deps", f"torch==={request.param}"], check=True)
+        subprocess.run([*pip, *PLAIN], check=True)
+        (place / "whole").touch()
+    return place / "bin/python"
+
+
+def dry(python, out, name, *options):
+    done = subprocess.run([COMMAND, "dryrun", "--json", "--steps=1000", *options, "--", python, SCRIPT, name], cwd=out, capture_output=True, text=True,
+                          check=False)
+    return done, json.loads(done.stdout) if done.stdout else None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_script_is_right_or_refused(python, tmp_path, name):
+    done, answer = dry(python, tmp_path, name, "--device=h200")
+    if name in REFUSED:
+        assert done.returncode == 1 and re.search(REFUSED[name], done.stdout + done.stderr), (answer, done.stderr[-2000:])
+        return
+    assert done.returncode == 0, (answer, done.stderr[-2000:])
+    said = json.loads([line for line in done.stderr.splitlines() if line.startswith('{"allocated"')][-1])
+    assert (answer["needs_bytes"], answer["reserves_bytes"]) == (said["allocated"], said["reserved"])
+    assert answer["figures"] == {"masked": "at most", "expected_values": "at most", "convolutions": "from to", "unet": "from to",
+                                 "channels_last": "from to"}.get(name, "exact")
+    replayed = subprocess.run([COMMAND, "whatif", answer["devices"][0]["project"]], capture_output=True, text=True, check=True).stdout
+    same, of = re.search(r"replay agrees with the record: (\d+) of (\d+) addresses", replayed).groups()
+    assert same == of
+
+
+def test_the_card_and_the_settings_decide(python, tmp_path, monkeypatch):
+    """The workspace of cuBLAS is of the card's capability; an allocator's setting is the real allocator's own."""
+    needs = {device: dry(python, tmp_path, "plain_adam", f"--device={device}")[1]["needs_bytes"] for device in ("h200", "a100-80g")}
+    assert needs["h200"] > needs["a100-80g"]
+    plain = dry(python, tmp_path, "varied_lengths", "--device=h200")[1]
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    assert dry(python, tmp_path, "varied_lengths", "--device=h200")[1]["reserves_bytes"] < plain["reserves_bytes"]
+
+
+def test_an_exhausted_card_names_the_line(python, tmp_path):
+    done, answer = dry(python, tmp_path, "llama_7b", "--device=a100-40g")
+    [device] = answer["devices"]
+    assert done.returncode == 4 and not device["fits"] and device["dies_in_step"] == 1 and re.match(r"dry\.py:\d+ ", device["dies_at"])
+    assert answer["needs_bytes"] > 60 << 30
