@@ -8,6 +8,7 @@ helper that tests import and the script that runs there: one process, which star
     Engines(python).facts(path)          row groups, statistics and encodings by pyarrow
     Engines(python).same(path, rows...)  fails unless both find exactly the rows of a JSON file in the Parquet file before it
 """
+import contextlib
 import functools
 import json
 import re
@@ -94,6 +95,16 @@ def database_rows(place):
     for device in found.values():
         for row in device:
             row[9].pop("addr", None)
+    return found
+
+
+def with_calls(place):
+    """Devices of a project directory whose db file has Python calls; it may be there for these alone, with the rows that each file has."""
+    found = set()
+    for path in place.glob("device_*/dump/*.db"):
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name LIKE 'python_trace%'").fetchone():
+                found.add(path.parents[1].name)
     return found
 
 
