@@ -117,6 +117,7 @@ static int write_page(struct reporting *reporting)
 				 "--max-size takes bytes, such as 5M, not a percentage");
 	add_command(options, &command);
 	reporting->viewed.last_window = options->last_window;
+	reporting->viewed.ends_now = true;
 	if (options->anonymize)
 		r = hide_names(reporting);
 	if (r == 0)

@@ -118,6 +118,13 @@ static void say_leak(struct model *model, const struct findings *findings,
 	strbuf_fini(&text);
 }
 
+/* Where one window is shown: a call site that last grew before it is of another. */
+static bool is_of_window(const struct model *model, const struct finding_place *place)
+{
+	return !model->last_window ||
+	       (model->step_count > 0 && place->last_step >= model->steps[0].number);
+}
+
 size_t answer_leaks(struct model *model, const struct findings *findings, const char *key,
 		    size_t most, struct json *json)
 {
@@ -125,7 +132,8 @@ size_t answer_leaks(struct model *model, const struct findings *findings, const 
 
 	json_array(json, key);
 	for (i = 0; findings != NULL && i < FINDINGS_COUNT(findings, place); i++) {
-		if (FINDINGS(findings, place)[i].verdict == GROWTH_KEPT)
+		if (FINDINGS(findings, place)[i].verdict == GROWTH_KEPT ||
+		    !is_of_window(model, &FINDINGS(findings, place)[i]))
 			continue;
 		if (told < most) {
 			say_leak(model, findings, &FINDINGS(findings, place)[i], json);
@@ -141,6 +149,8 @@ size_t answer_leaks(struct model *model, const struct findings *findings, const 
 static void say_findings(struct model *model, bool brief, struct json *json)
 {
 	const struct findings *findings = model_findings(model);
+	/* A window within one step shows nothing of growth. */
+	bool has_steps = !model->last_window || model->step_count > 1;
 	size_t left;
 
 	if (model_live_findings(model, json))
@@ -148,8 +158,8 @@ static void say_findings(struct model *model, bool brief, struct json *json)
 	left = answer_leaks(model, findings, "leaks", brief ? LEAKS_BRIEF : ANSWER_LEAKS, json);
 	json_u64(json, "more_leaks", left);
 	json_bool(json, "asked", findings == NULL || findings->judgement.asked);
-	json_bool(json, "judged", findings != NULL && findings->judgement.judged);
-	json_bool(json, "clean", findings != NULL && findings->judgement.clean);
+	json_bool(json, "judged", has_steps && findings != NULL && findings->judgement.judged);
+	json_bool(json, "clean", has_steps && findings != NULL && findings->judgement.clean);
 }
 
 static void say_markers(const struct model *model, bool brief, struct json *json)
@@ -186,6 +196,8 @@ static void say_ooms(struct model *model, bool brief, struct json *json)
 	for (i = 0; i < count && i < (brief ? OOMS_BRIEF : OOMS_SHOWN); i++) {
 		const struct finding_oom *oom = &FINDINGS(found, oom)[i];
 
+		if (model->last_window && oom->time_ns < model->from_ns)
+			continue;
 		json_object(json, NULL);
 		json_u64(json, "time_ns", model_since(model, oom->time_ns));
 		json_u64(json, "step", oom->step);

@@ -289,7 +289,7 @@ int model_read(struct model *model, uint64_t most)
 	if (r == 0)
 		r = pass_read(&model->pass, most, &taken);
 	model->caught_up = taken < most && !run_is_stale(model->input.run);
-	ends = model->caught_up && (!model->is_live || model->live.ended);
+	ends = model->caught_up && (!model->is_live || model->live.ended || model->ends_now);
 	if (r == 0 && ends)
 		r = pass_end(&model->pass);
 	if (r == 0 && ends && model->cut_ns == 0 && run_is_checkpointed(model->input.run))

@@ -97,6 +97,7 @@ struct model {
 	size_t marker_count, marker_room;
 	/* Set after model_open(): times before the last start() of the program are left out. */
 	bool last_window;
+	bool ends_now; /* set after model_open(): of a run that goes on, what has come is all of it */
 	uint64_t from_ns, to_ns;
 	uint64_t cut_ns; /* where what --max-disk left of the trace starts; 0: the trace is whole */
 	uint64_t events;

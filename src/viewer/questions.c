@@ -156,10 +156,11 @@ struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 			(void)error_set(err, -ENOMEM, "no memory");
 		else if (model_open(run->model, run->word, run->pid, viewed->directory, err) < 0)
 			close_run(run);
-		if (run->model != NULL)
+		if (run->model != NULL) {
 			run->model->last_window = viewed->last_window;
-		if (run->model != NULL)
+			run->model->ends_now = viewed->ends_now;
 			viewed_split(viewed, index, &run->model->input.import);
+		}
 		run = &viewed->runs[index];
 	}
 	/* Of a run that goes on, all of it is what has come by now. */

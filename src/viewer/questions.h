@@ -25,6 +25,7 @@ struct viewed {
 	uint32_t inputs;       /* words that were added */
 	const char *directory; /* where files without names may lie; borrowed */
 	bool last_window;      /* only what came after the last start() of a program is shown */
+	bool ends_now;	       /* what has come of a run that goes on is judged as all of it */
 	uint64_t questions;
 };
 

@@ -135,6 +135,9 @@ CELLS = [
     "%%msmemscope --output=results\nfirst = torch.empty(5 << 20, dtype=torch.uint8)",
     "between = torch.empty(3 << 20, dtype=torch.uint8)",
     "%%msmemscope\nkept = [torch.empty(1 << 20, dtype=torch.uint8) for _ in range(4)]\ndel first\ndel kept[3]",
+    "%%msmemscope --call-stack=python\nimport msmemscope\nhistory = []\nfor _ in range(12):\n    history.append(torch.empty(1 << 20, dtype=torch.uint8))\n"
+    "    msmemscope.step()",
+    "%%msmemscope\nlast = torch.empty(1 << 20, dtype=torch.uint8)",
 ]
 
 
@@ -172,6 +175,51 @@ def test_a_notebook_contains_the_page_of_each_cell(executed, out, browser):
     assert window.wait("document.querySelector('#right .big')?.textContent") == "62.0 MiB"
     assert "Live" not in window.run("document.body.innerText") and window.run("document.querySelector('#findings').textContent") == \
         "Leaks are not judged: no steps.", "the process runs on, the page does not grow"
+
+
+# What VS Code's sources put around an output (backLayerWebView.ts, notebook-renderers/src/index.ts): a frame, and a policy that a setting adds.
+WEBVIEW_SANDBOX = "allow-same-origin allow-pointer-lock allow-scripts allow-downloads allow-forms"
+WEBVIEW_POLICY = "default-src 'none'; script-src 'self' https://*.vscode-cdn.net 'unsafe-inline' 'unsafe-eval'; " \
+    "style-src 'self' https://*.vscode-cdn.net 'unsafe-inline'; img-src 'self' https://*.vscode-cdn.net https: http: data:; " \
+    "font-src 'self' https://*.vscode-cdn.net https:; connect-src https:; child-src https: data:;"
+
+
+def webview(out, shown, policy):
+    """A page with a frame that has an output as VS Code's webview does."""
+    text = json.dumps(shown).replace("</", "<\\/")
+    (out / "output.html").write_text(f"""<!DOCTYPE html><html><head><meta charset="UTF-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}"></head><body style="overflow: hidden"><div id="container"></div><script>
+const policy = trustedTypes.createPolicy("notebookRenderer", {{ createHTML: value => value }}), element = document.createElement("div");
+element.innerHTML = policy.createHTML({text});
+document.getElementById("container").appendChild(element);
+</script></body></html>""", encoding="utf-8")
+    (out / "webview.html").write_text(f'<!DOCTYPE html><body><iframe sandbox="{WEBVIEW_SANDBOX}" src="output.html" '
+                                      'style="width: 1200px; height: 760px"></iframe>', encoding="utf-8")
+    return (out / "webview.html").as_uri()
+
+
+def test_the_page_of_a_cell_has_the_leaks_of_its_own_steps(executed, out, browser):
+    """The process runs on, and what the cell did is judged all the same; a later cell's page does not repeat it.
+    The page runs under the rules that VS Code has for outputs too."""
+    pages = [page_of(executed[at])[1] for at in (4, 5)]
+    summaries = []
+    for at, page in enumerate(pages):
+        (out / f"page{at}.html").write_text(page, encoding="utf-8")
+        summaries.append(viewed.answers(out / f"page{at}.html")["summary/0///"])
+    [leak] = summaries[0]["leaks"]
+    assert (leak["verdict"], leak["bytes_per_step"]) == ("leak", 1 << 20) and leak["place"].endswith("-> In[1]:4"), leak
+    assert summaries[0]["judged"] and not summaries[0]["clean"]
+    assert summaries[1]["leaks"] == [] and not summaries[1]["judged"] and not summaries[1]["clean"]
+    [shown] = [output["data"]["text/html"] for output in executed[4]["outputs"] if output["output_type"] == "display_data"]
+    for policy in (WEBVIEW_POLICY, ""):
+        window = browser()
+        window.open(webview(out, shown, policy))
+        window.enter_frame()
+        chip = window.wait("document.querySelector('#chips .bad')?.textContent")
+        assert chip.startswith("LEAK +1.00 MiB/step") and chip.endswith("In[1]:4")
+        window.press("button", "one => one.textContent === 'Blocks'")
+        window.wait("[...document.querySelectorAll('button')].some(one => one.textContent === 'by address')")
+        assert not window.errors, window.errors
 
 
 def test_a_cell_runs_the_same_without_a_collector(notebook, dist, out):

@@ -106,7 +106,9 @@ export function drawChips() {
     chips.unshift(dry);
   }
   $("chips").replaceChildren(...chips);
-  $("title").textContent = `${(run.command || run.input).split(" ").slice(0, 4).map(word => word.split("/").pop()).join(" ")}`;
+  const words = (run.command || run.input).split(" "), shown = words.slice(0, 4).map(word => word.split("/").pop());
+  while (shown.length > 1 && shown.length < words.length && shown.at(-1).startsWith("-")) shown.pop(); // its value is not there
+  $("title").textContent = shown.join(" ");
   $("title").title = `${run.command || run.input}${run.host ? ` on ${run.host}` : ""}`;
   document.title = `${$("title").textContent} - msmemscope`;
 }
