@@ -345,7 +345,9 @@ static bool is_own_place(struct replay *replay, const struct oom *oom,
 static bool is_row(const struct oom_state *state, struct replay *replay, const struct oom *oom,
 		   const struct level_place *place, const struct usage *usage)
 {
-	return place->blocks > 0 && usage->frees * 8 <= usage->allocations - usage->frees &&
+	return place->blocks > 0 &&
+	       (state->levels.steps != 0 ||
+		usage->frees * 8 <= usage->allocations - usage->frees) &&
 	       oom->requested_bytes / 2 <= place->largest &&
 	       place->largest / 2 <= oom->requested_bytes &&
 	       levels_never_fell(&state->levels, place) && is_own_place(replay, oom, place);
@@ -422,8 +424,8 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 }
 
 /*
- * Without steps, samples may be too few to see blocks come one by one, and a line of Python has several stacks. Then the blocks in a row
- * that the refused request is one more of have grown, but for the first.
+ * Samples may be too few to see blocks come one by one, and a line of Python has several stacks. Then the blocks in a row that the
+ * refused request is one more of have grown, but for the first; where there are steps, earlier ones must have brought them.
  */
 static void grow_by_row(const struct oom_state *state, const struct survey *survey,
 			const struct oom *oom, const struct oom_verdict *verdict,
@@ -435,6 +437,7 @@ static void grow_by_row(const struct oom_state *state, const struct survey *surv
 	struct oom_place row = {0};
 	uint64_t largest = 0;
 	uint32_t index = 0;
+	bool rose = levels->steps == 0;
 
 	for (i = 0; i < levels->place_count; i++) {
 		const struct level_place *place = &levels->places[i];
@@ -453,8 +456,10 @@ static void grow_by_row(const struct oom_state *state, const struct survey *surv
 			row.stack = place->stack;
 			index = place->usage;
 		}
+		rose = rose || levels_rose_by_steps(levels, place);
 	}
-	if (levels->steps != 0 || row.blocks < ROW_BLOCKS)
+	if (row.blocks < ROW_BLOCKS || !rose ||
+	    (levels->steps != 0 && levels_usual(levels, index) < row.bytes))
 		return;
 	row.pool = oom->pool;
 	row.grown_bytes = row.bytes - row.size_bytes;
@@ -562,12 +567,14 @@ static void consider(struct candidate *best, enum oom_cause cause, uint64_t byte
 
 /*
  * Whether what is beyond the usual are a few large blocks, and the refused request is one more like them: then no batch became larger,
- * the program holds more of the same than fits. Where steps are known, they say what is usual.
+ * the program holds more of the same than fits. Where steps are known, they say what is usual: then it is one that an earlier step had at
+ * the same place and kept, and the request is all that is beyond the usual.
  */
 static bool is_one_more(const struct oom_state *state, const struct survey *survey,
 			const struct oom *oom, uint64_t usual, uint64_t beyond)
 {
 	uint64_t bytes = 0, blocks = 0;
+	bool kept = false;
 	size_t count, i;
 	const struct usage *usages = replay_usages(survey->replay, &count);
 
@@ -582,8 +589,11 @@ static bool is_one_more(const struct oom_state *state, const struct survey *surv
 			continue;
 		bytes += place->bytes;
 		blocks += place->blocks;
+		kept |= is_own_place(survey->replay, oom, place);
 	}
-	return state->levels.steps == 0 && blocks > 0 && blocks < ROW_BLOCKS && bytes > usual &&
+	if (state->levels.steps > 0)
+		return kept && beyond <= oom->requested_bytes;
+	return blocks > 0 && blocks < ROW_BLOCKS && bytes > usual &&
 	       bytes >= less_u64(beyond, oom->requested_bytes) / 2;
 }
 
@@ -608,6 +618,7 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 			largest = levels->pools[i].largest_request;
 	}
 	verdict->usual_bytes = usual;
+	verdict->largest_bytes = largest;
 	if (verdict->requested_bytes > scale)
 		return verdict->requested_bytes;
 	if (usual > 0)

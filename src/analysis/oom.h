@@ -52,9 +52,10 @@ struct oom_verdict {
 	/* Of a pool with a limit: the most that it ever reserved, and how much less it has now. */
 	uint64_t limit_bytes, room_bytes;
 	enum oom_cause cause;
-	uint64_t cause_bytes; /* how much the cause explains */
-	uint64_t usual_bytes; /* spike: the most that was in use before this step or burst */
-	uint64_t most_bytes;  /* the most that the pool ever had in use */
+	uint64_t cause_bytes;	/* how much the cause explains */
+	uint64_t usual_bytes;	/* spike: the most that was in use before this step or burst */
+	uint64_t most_bytes;	/* the most that the pool ever had in use */
+	uint64_t largest_bytes; /* of all requests before */
 	/* full: what the pool that was asked holds, and whether that is a level that it has long been at. */
 	uint64_t held_bytes, held_blocks, freed_blocks;
 	bool steady;

@@ -62,6 +62,7 @@ void oom_find(const struct oom_verdict *verdict, struct replay *replay, struct f
 				    .cause_bytes = verdict->cause_bytes,
 				    .usual_bytes = verdict->usual_bytes,
 				    .most_bytes = verdict->most_bytes,
+				    .largest_bytes = verdict->largest_bytes,
 				    .held_bytes = verdict->held_bytes,
 				    .held_blocks = verdict->held_blocks,
 				    .freed_blocks = verdict->freed_blocks,

@@ -375,6 +375,17 @@ bool levels_never_fell(const struct levels *levels, const struct level_place *pl
 	return place->bytes >= before;
 }
 
+bool levels_rose_by_steps(const struct levels *levels, const struct level_place *place)
+{
+	uint64_t past[SAMPLES];
+
+	levels_of_place(levels, place, BY_STEPS, past);
+	for (uint32_t i = 1; i < levels->series[BY_STEPS].count; i++)
+		if (past[i] > past[i - 1])
+			return true;
+	return false;
+}
+
 bool levels_are_steady(const struct levels *levels, size_t usage, uint64_t now)
 {
 	const struct series *series = &levels->series[BY_ALLOCATIONS];

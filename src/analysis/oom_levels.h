@@ -107,6 +107,9 @@ bool levels_is_burst(const struct levels *levels, const struct usage *usage, siz
 /* Whether no sample saw a place hold less than an earlier one did. */
 bool levels_never_fell(const struct levels *levels, const struct level_place *place);
 
+/* Whether a step, but for the first that was seen, left a place with more than the one before. */
+bool levels_rose_by_steps(const struct levels *levels, const struct level_place *place);
+
 /* Whether a pool had most of what it has now already in the first half of the run. */
 bool levels_are_steady(const struct levels *levels, size_t usage, uint64_t now);
 

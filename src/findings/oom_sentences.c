@@ -102,7 +102,7 @@ static void spike_line(const struct finding_oom *oom, struct strbuf *out)
 			    oom->device == DEVICE_HOST ? "memory of the host" : "device");
 		return;
 	}
-	if (oom->cause_bytes <= oom->requested_bytes) {
+	if (oom->requested_bytes / 2 >= oom->largest_bytes) {
 		strbuf_add_str(out, "this one request is far larger than all requests before");
 		if (oom->most_bytes != 0) {
 			strbuf_add_str(out, ": until now at most ");

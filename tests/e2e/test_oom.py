@@ -64,7 +64,7 @@ def test_scripts_of_other_shapes_have_a_true_cause(msmemscope, dist, out, ooms):
     wrong = []
     for seed in range(2 * ooms):
         env = {"SIMNPU_HBM": f"{(512, 1024, 2048, 4096)[seed % 4]}M", "TRUTH": "/dev/null", "PYTHONPATH": python_path(dist)}
-        run = msmemscope("-q", "--format=none", "--", PYTHON, RUNS_OUT, "short", seed, env=env, output=out / str(seed))
+        run = msmemscope("--format=none", "--", PYTHON, RUNS_OUT, "short", seed, env=env, output=out / str(seed))
         truth = json.loads(run.stdout.splitlines()[0])
         [verdict] = msmemscope.info(run.project())["oom"]
         if verdict["cause"] not in truth["causes"]:

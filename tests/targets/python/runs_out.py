@@ -3,7 +3,7 @@
 
 KIND fills: steps of 50 ms and more that keep more each, by one of seven forms; prints {"full": STEP} at the end, and the step in progress into
 the file $STEP. With `fast` as well it does not wait.
-KIND short: one of ten shapes; the first line on stdout is the causes that are true of it, and then a request is refused.
+KIND short: one of eleven shapes; the first line on stdout is the causes that are true of it, and then a request is refused.
 """
 import json
 import os
@@ -76,9 +76,19 @@ def load(size):
 
 
 def short(chance):
-    kind = chance.choice(("third", "third_later", "row", "lines", "grows", "grows_in_steps", "two_lines_grow", "spike", "spike_in_steps"))
-    causes = {"third": "full growth", "third_later": "full growth", "row": "growth", "lines": "growth full", "spike": "spike", "spike_in_steps": "spike"}
+    kind = chance.choice(("third", "third_later", "third_in_steps", "row", "row_in_steps", "lines", "grows", "grows_in_steps", "two_lines_grow", "spike",
+                          "spike_in_steps"))
+    causes = {"third": "full growth", "third_later": "full growth", "third_in_steps": "full growth", "row": "growth", "lines": "growth full",
+              "spike": "spike", "spike_in_steps": "spike"}
     print(json.dumps({"kind": kind, "causes": causes.get(kind, "growth").split()}), flush=True)
+    if kind in ("third_in_steps", "row_in_steps"):
+        count, kept = 2 if kind == "third_in_steps" else chance.randrange(4, 9), []
+        size = whole(TOTAL * .97 / (count + chance.uniform(.1, .9)))
+        work(chance, chance.randrange(12), .02, True)
+        while True:
+            work(chance, chance.randrange(1, 3), .02)
+            kept.append(load(size))
+            npu.step()
     if kind.startswith("third"):
         if kind == "third_later":
             work(chance, chance.randrange(5, 40), .02)
