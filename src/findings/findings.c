@@ -23,6 +23,7 @@ enum field_type {
 	FIELD_device,
 	FIELD_text,
 	FIELD_verdict,
+	FIELD_severity,
 	FIELD_trend,
 	FIELD_reason,
 	FIELD_why,
@@ -255,6 +256,9 @@ static void json_field(const struct findings *found, const struct field *field, 
 		break;
 	case FIELD_verdict:
 		json_string(json, name, verdict_word(*(const finding_verdict *)at));
+		break;
+	case FIELD_severity:
+		json_string(json, name, severity_word(*(const finding_severity *)at));
 		break;
 	case FIELD_trend:
 		json_string(json, name, trend_word(*(const enum growth_verdict *)at));

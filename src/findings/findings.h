@@ -46,6 +46,7 @@ typedef uint8_t finding_vendor;
 typedef const char *finding_text;
 typedef enum growth_verdict finding_verdict;
 typedef enum growth_verdict finding_trend;
+typedef enum severity finding_severity;
 typedef enum growth_reason finding_reason;
 typedef enum leaks_unjudged_reason finding_why;
 typedef enum oom_cause finding_cause;
@@ -97,6 +98,7 @@ struct findings_judgement {
 struct findings {
 	struct finding_list lists[FINDING_KINDS];
 	struct findings_judgement judgement;
+	enum process_verdict verdict; /* on the process */
 	uint8_t vendor;		 /* of its devices (base/vendors.h); VENDOR_CPU if it used none */
 	struct site_names names; /* of its call sites; usable while the replay lives */
 	char **texts;		 /* that it owns */
@@ -121,6 +123,12 @@ void *findings_add(struct findings *found, enum finding_kind kind);
  * call stacks of the first `frames` of each list. 0 or -ENOMEM.
  */
 int findings_settle(struct findings *found, struct replay *replay, size_t frames);
+
+/* Last of all: says how bad each finding is, and the verdict. `allocated`: any memory was. */
+void findings_weigh(struct findings *found, bool allocated);
+
+/* What leaks, or may leak, in a step: of processes with the same verdict the one with most comes first. */
+double findings_growth(const struct findings *found);
 
 /* The same, at the end of a list of another finding that is being made. */
 void *findings_add_to(struct findings *found, enum finding_kind kind, struct finding_range *range);

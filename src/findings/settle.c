@@ -443,7 +443,7 @@ static uint8_t vendor_of(const struct replay *replay)
 	return vendor;
 }
 
-int findings_settle(struct findings *found, struct replay *replay, size_t frames)
+static int settle(struct findings *found, struct replay *replay, size_t frames)
 {
 	size_t i;
 	int r = add_names(found, replay);
@@ -465,4 +465,12 @@ int findings_settle(struct findings *found, struct replay *replay, size_t frames
 	}
 	take_frames(found, replay, frames);
 	return found->failed ? -ENOMEM : r;
+}
+
+int findings_settle(struct findings *found, struct replay *replay, size_t frames)
+{
+	int r = settle(found, replay, frames);
+
+	findings_weigh(found, replay_totals(replay)->allocations != 0);
+	return r;
 }

@@ -1,6 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "findings/verdicts.h"
 
+const char *process_verdict_word(enum process_verdict verdict)
+{
+	static const char *const words[VERDICTS] = {[VERDICT_NOTHING] = "none",
+						    [VERDICT_FINE] = "ok",
+						    [VERDICT_SUSPECT] = "suspect",
+						    [VERDICT_LEAK] = "leak",
+						    [VERDICT_OOM] = "oom"};
+
+	return words[verdict];
+}
+
+const char *severity_word(enum severity severity)
+{
+	static const char *const words[SEVERITIES] = {[SEVERITY_NONE] = "none",
+						      [SEVERITY_TITLE] = "none",
+						      [SEVERITY_GOOD] = "good",
+						      [SEVERITY_WARNING] = "warning",
+						      [SEVERITY_ERROR] = "error"};
+
+	return words[severity];
+}
+
 const char *verdict_word(enum growth_verdict verdict)
 {
 	static const char *const words[GROWTH_VERDICTS] = {

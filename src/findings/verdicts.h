@@ -5,6 +5,26 @@
 #ifndef MSCOPE_FINDINGS_VERDICTS_H
 #define MSCOPE_FINDINGS_VERDICTS_H
 
+/* A process in one word: the worst that holds. */
+enum process_verdict {
+	VERDICT_NOTHING, /* nothing was looked for, or nothing could be judged */
+	VERDICT_FINE,
+	VERDICT_SUSPECT,
+	VERDICT_LEAK,
+	VERDICT_OOM,
+	VERDICTS
+};
+
+/* How bad it is; colours mean it. */
+enum severity {
+	SEVERITY_NONE,
+	SEVERITY_TITLE, /* a heading; no finding has it */
+	SEVERITY_GOOD,
+	SEVERITY_WARNING,
+	SEVERITY_ERROR,
+	SEVERITIES
+};
+
 enum growth_verdict {
 	GROWTH_KEPT, /* of a pool: it is steady */
 	GROWTH_SUSPECT,
@@ -75,6 +95,12 @@ enum device_part {
 #undef PART
 		PARTS_OF_DEVICE
 };
+
+/* "none", "ok", "suspect", "leak" or "oom", as the JSON document has it. */
+const char *process_verdict_word(enum process_verdict verdict);
+
+/* "none", "good", "warning" or "error". */
+const char *severity_word(enum severity severity);
 
 /* "leak", "suspect" or "kept"; of a pool "grows", "may be growing" or "steady". */
 const char *verdict_word(enum growth_verdict verdict);

@@ -92,17 +92,6 @@ int64_t digest_rank(const struct run *run, bool local)
 	return -1;
 }
 
-const char *digest_verdict_word(enum digest_verdict verdict)
-{
-	static const char *const words[DIGEST_VERDICTS] = {[DIGEST_NOTHING] = "none",
-							   [DIGEST_FINE] = "ok",
-							   [DIGEST_SUSPECT] = "suspect",
-							   [DIGEST_LEAK] = "leak",
-							   [DIGEST_OOM] = "oom"};
-
-	return words[verdict];
-}
-
 /* ---- pools ---- */
 
 static int largest_peak(const void *a, const void *b)

@@ -14,15 +14,6 @@
 #include "findings/findings.h"
 #include "sink/report.h"
 
-enum digest_verdict {
-	DIGEST_NOTHING, /* nothing was looked for, or nothing could be judged */
-	DIGEST_FINE,
-	DIGEST_SUSPECT,
-	DIGEST_LEAK,
-	DIGEST_OOM,
-	DIGEST_VERDICTS
-};
-
 /* A pool on a device. */
 struct digest_pool {
 	uint8_t pool;
@@ -54,7 +45,7 @@ struct digest {
 	bool killed, damaged, lossy, deferred;
 	/* That killed it, as run_signal() names it; NULL: none, or unknown. Not owned. */
 	const char *signal;
-	enum digest_verdict verdict;
+	enum process_verdict verdict; /* of `found` */
 	/* What was found. `own` is NULL if the report had it already: then it lives as long as that. */
 	const struct findings *found;
 	struct findings *own;
@@ -92,9 +83,6 @@ void digest_fini(struct digest *digest);
 
 /* Whether an analysis has something for its part of the screen. */
 bool digest_has_section(const struct digest *digest);
-
-/* "none", "ok", "suspect", "leak" or "oom", as the JSON document has it. */
-const char *digest_verdict_word(enum digest_verdict verdict);
 
 /* "train.py" from the command of an interpreter, else the name of the program; to be freed. NULL without memory. */
 char *digest_name(const char *exe, const char *command);

@@ -32,22 +32,10 @@ static void take_trends(struct digest *out)
 	}
 }
 
-static bool any_pool_grows(const struct findings *found)
-{
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
-		if (FINDINGS(found, trend)[i].trend != GROWTH_KEPT)
-			return true;
-	}
-	return false;
-}
-
 static void take_leaks(struct digest *out, const struct report *report,
 		       const struct analysis_view *view)
 {
 	const struct findings_judgement *judgement = &out->found->judgement;
-	enum digest_verdict verdict;
 	size_t i;
 
 	out->full_steps = UINT64_MAX;
@@ -62,13 +50,6 @@ static void take_leaks(struct digest *out, const struct report *report,
 	take_trends(out);
 	if (!judgement->judged)
 		analyses_text_of(report->analyses, ANALYSIS_ID_leaks, view, &out->not_judged);
-	verdict = judgement->leaks > 0 ? DIGEST_LEAK
-		  : judgement->suspects > 0 || (judgement->judged && any_pool_grows(out->found))
-			  ? DIGEST_SUSPECT
-		  : judgement->clean ? DIGEST_FINE
-				     : DIGEST_NOTHING;
-	if (verdict > out->verdict)
-		out->verdict = verdict;
 }
 
 /* The screen shows the last one in full: the program survived the earlier ones. */
@@ -80,7 +61,6 @@ static void take_ooms(struct digest *out, const struct report *report)
 	out->oom_asked = (report->analyses->bits & SESSION_OOM) != 0;
 	if (count == 0)
 		return;
-	out->verdict = DIGEST_OOM;
 	screen_oom(out->found, &FINDINGS(out->found, oom)[count - 1], count - 1, &out->oom);
 }
 
@@ -98,23 +78,6 @@ static void take_held(struct digest *out)
 	}
 }
 
-/* A limit of the host that ends the process is an end like any other out-of-memory. */
-static void take_host(struct digest *out)
-{
-	const struct findings *found = out->found;
-	enum digest_verdict verdict = DIGEST_NOTHING;
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(found, host_growth); i++)
-		verdict = DIGEST_SUSPECT;
-	for (i = 0; i < FINDINGS_COUNT(found, host_kill); i++) {
-		if (FINDINGS(found, host_kill)[i].own)
-			verdict = DIGEST_OOM;
-	}
-	if (verdict > out->verdict)
-		out->verdict = verdict;
-}
-
 void digest_take_findings(struct digest *out, const struct report *report)
 {
 	struct analysis_view view = {.replay = report->replay, .lines = TABLE, .frames = 1};
@@ -128,6 +91,7 @@ void digest_take_findings(struct digest *out, const struct report *report)
 		out->found = report_judged(report, out->own);
 	}
 	view.found = out->found;
+	out->verdict = out->found->verdict;
 	what_if_lines(out->found, &out->what_if);
 	if (report->analyses == NULL)
 		return;
@@ -135,7 +99,6 @@ void digest_take_findings(struct digest *out, const struct report *report)
 	take_ooms(out, report);
 	take_leaks(out, report, &view);
 	take_held(out);
-	take_host(out);
 	if (report->analyses->bits & SESSION_LEAKS)
 		analyses_text_of(report->analyses, ANALYSIS_ID_fluctuation, &view, &out->gaps);
 	for (i = 0; i < ANALYSES; i++) {

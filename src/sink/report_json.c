@@ -354,7 +354,7 @@ void report_json(const struct report *report, struct json *json)
 	json_u64(json, "steps", replay_steps(replay));
 	json_bool(json, "automatic_steps", replay_steps_are_automatic(replay));
 	json_string(json, "end", end_name(replay_ended(replay)));
-	json_string(json, "verdict", digest_verdict_word(digest.verdict));
+	json_string(json, "verdict", process_verdict_word(digest.verdict));
 	json_pools(replay, judged.found, json);
 	report_findings_json(report, json);
 	json_losses(replay, json);

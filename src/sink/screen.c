@@ -20,11 +20,11 @@
 
 static const char *process_verdict(const struct digest *digest)
 {
-	static const char *const words[DIGEST_VERDICTS] = {[DIGEST_NOTHING] = "not judged",
-							   [DIGEST_FINE] = "no leak",
-							   [DIGEST_SUSPECT] = "suspect",
-							   [DIGEST_LEAK] = "LEAK",
-							   [DIGEST_OOM] = "OUT OF MEMORY"};
+	static const char *const words[VERDICTS] = {[VERDICT_NOTHING] = "not judged",
+						    [VERDICT_FINE] = "no leak",
+						    [VERDICT_SUSPECT] = "suspect",
+						    [VERDICT_LEAK] = "LEAK",
+						    [VERDICT_OOM] = "OUT OF MEMORY"};
 
 	return words[digest->verdict];
 }
@@ -34,19 +34,6 @@ static uint64_t peak_of(const struct digest *digest)
 	return digest->pool_count == 0 ? 0 : digest->pools[0].peak_bytes;
 }
 
-static double growth_of(const struct digest *digest)
-{
-	const struct findings *found = digest->found;
-	double growth = 0;
-	size_t i;
-
-	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, place); i++) {
-		if (FINDINGS(found, place)[i].verdict != GROWTH_KEPT)
-			growth += FINDINGS(found, place)[i].bytes_per_step;
-	}
-	return growth;
-}
-
 int screen_worst_first(const void *a, const void *b)
 {
 	const struct digest *x = *(const struct digest *const *)a,
@@ -54,8 +41,8 @@ int screen_worst_first(const void *a, const void *b)
 
 	if (x->verdict != y->verdict)
 		return x->verdict > y->verdict ? -1 : 1;
-	if (growth_of(x) != growth_of(y)) /* same figures, same sums */
-		return growth_of(x) > growth_of(y) ? -1 : 1;
+	if (findings_growth(x->found) != findings_growth(y->found)) /* same figures, same sums */
+		return findings_growth(x->found) > findings_growth(y->found) ? -1 : 1;
 	if (peak_of(x) != peak_of(y))
 		return peak_of(x) > peak_of(y) ? -1 : 1;
 	if (x->rank != y->rank)
@@ -99,7 +86,7 @@ static void table_row(const struct digest *digest, struct strbuf *out)
 static void page_table(struct page *page, const struct digest **sorted, size_t count, size_t rows)
 {
 	struct strbuf *out = &page_add(page, PAGE_STAYS, NULL)->text;
-	size_t i, more[DIGEST_VERDICTS] = {0};
+	size_t i, more[VERDICTS] = {0};
 	const char *between = "";
 	int v;
 
@@ -114,8 +101,8 @@ static void page_table(struct page *page, const struct digest **sorted, size_t c
 	if (count <= rows)
 		return;
 	strbuf_addf(out, "  ... %zu more: ", count - rows);
-	for (v = DIGEST_VERDICTS - 1; v >= 0; v--) {
-		struct digest word = {.verdict = (enum digest_verdict)v};
+	for (v = VERDICTS - 1; v >= 0; v--) {
+		struct digest word = {.verdict = (enum process_verdict)v};
 
 		if (more[v] == 0)
 			continue;
@@ -179,11 +166,13 @@ static void page_shared(struct page *page, const struct digest **sorted, size_t 
 		}
 		if (with < 2)
 			continue;
-		part->severity = part->severity == SEVERITY_ERROR || place->verdict == GROWTH_LEAK
-					 ? SEVERITY_ERROR
-					 : SEVERITY_WARNING;
+		if (place->severity > part->severity)
+			part->severity = place->severity;
 		strbuf_addf(out, "%s in %zu of %zu processes: ",
-			    place->verdict == GROWTH_LEAK ? "LEAK" : "SUSPECT", with, count);
+			    place->small		    ? "SMALL LEAK"
+			    : place->verdict == GROWTH_LEAK ? "LEAK"
+							    : "SUSPECT",
+			    with, count);
 		if (most > 0) {
 			add_rates(found, least, most, out);
 			strbuf_addf(out, " per %s, ", rate_unit(found));
@@ -199,7 +188,7 @@ static void page_shared(struct page *page, const struct digest **sorted, size_t 
 
 static bool is_unjudged(const struct digest *digest)
 {
-	return digest->verdict == DIGEST_NOTHING && digest->found != NULL &&
+	return digest->verdict == VERDICT_NOTHING && digest->found != NULL &&
 	       digest->found->judgement.asked && !digest->found->judgement.judged;
 }
 
@@ -210,7 +199,7 @@ static void page_head_many(struct page *page, const struct digest **sorted, size
 
 	part->severity = SEVERITY_TITLE;
 	for (i = 0; i < count; i++) {
-		bad += sorted[i]->verdict >= DIGEST_SUSPECT;
+		bad += sorted[i]->verdict >= VERDICT_SUSPECT;
 		unjudged += is_unjudged(sorted[i]);
 	}
 	strbuf_addf(&part->text, "%zu processes", count);

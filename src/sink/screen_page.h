@@ -24,18 +24,15 @@ enum worth {
 	WORTH_ASKED = 60,
 };
 
-/* What a part means: the colour of its first line. */
-enum severity { SEVERITY_NONE, SEVERITY_TITLE, SEVERITY_GOOD, SEVERITY_WARNING, SEVERITY_ERROR };
-
 struct part {
 	struct strbuf text; /* whole lines */
 	/* Parts that are worth less are left out first; PAGE_STAYS: never. */
 	unsigned int worth;
-	const char *name; /* what the last line calls it if it is left out; NULL: nothing */
-	enum severity severity;
-	bool apart;    /* a blank line before it, if there is room */
-	bool whole;    /* its lines are not cut: a person copies them */
-	bool left_out; /* set by page_fit() */
+	const char *name;	/* what the last line calls it if it is left out; NULL: nothing */
+	enum severity severity; /* the colour of its first line */
+	bool apart;		/* a blank line before it, if there is room */
+	bool whole;		/* its lines are not cut: a person copies them */
+	bool left_out;		/* set by page_fit() */
 };
 
 struct page {

@@ -381,7 +381,7 @@ static bool page_leaks(struct page *page, const struct digest *digest, bool smal
 	if (leaks.count > 0) {
 		part = page_add(page, small ? 65 : PAGE_STAYS, small ? "small leaks" : NULL);
 		part->apart = true;
-		part->severity = small ? SEVERITY_WARNING : SEVERITY_ERROR;
+		part->severity = leaks.all[0].worst->severity;
 		if (leaks.count == 1)
 			one_device(digest, &leaks.all[0], sites, brief, &part->text);
 		else
@@ -486,7 +486,6 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 	size_t i, shown = 0;
 
 	part->apart = true;
-	part->severity = SEVERITY_WARNING;
 	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
 		const struct finding_place *place = &FINDINGS(found, place)[i];
 		struct site_row *row = &rows.all[rows.count];
@@ -510,6 +509,7 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 	}
 	if (count == 0)
 		return;
+	part->severity = first->severity;
 	suspect_head(found, count, bytes, first->device, several, &part->text);
 	add_rows(&rows, &part->text);
 	add_keeper(found, first, &part->text);
@@ -616,10 +616,9 @@ static void page_host(struct page *page, const struct findings *found)
 	size_t i;
 
 	killed->apart = grows->apart = true;
-	killed->severity = SEVERITY_ERROR;
-	grows->severity = SEVERITY_WARNING;
 	for (i = 0; i < FINDINGS_COUNT(found, host_kill); i++) {
 		strbuf_reset(&line);
+		killed->severity = FINDINGS(found, host_kill)[i].severity;
 		strbuf_add_str(&line, "OUT OF HOST MEMORY: ");
 		host_kill_sentence(found, &FINDINGS(found, host_kill)[i], &line);
 		strbuf_add_char(&line, '\n');
@@ -631,6 +630,7 @@ static void page_host(struct page *page, const struct findings *found)
 		if (growth->explained >= 0.5 && found->judgement.leaks > 0)
 			continue;
 		strbuf_reset(&line);
+		grows->severity = growth->severity;
 		strbuf_add_str(&line, "GROWTH of host memory: ");
 		host_growth_sentence(found, growth, &line);
 		strbuf_add_char(&line, '\n');
@@ -702,7 +702,7 @@ void page_compatible(struct page *page, const struct digest *digest, bool brief)
 		const struct leaking *worst = &leaks.all[0];
 		struct strbuf *out = &part->text;
 
-		part->severity = SEVERITY_ERROR;
+		part->severity = worst->worst->severity;
 		project_device_text(worst->device, text);
 		strbuf_addf(out, "====== ERROR: Detected memory leaks on device %s ======\n", text);
 		if (!brief)

@@ -110,18 +110,18 @@ static void add_pool(struct strbuf *out, uint8_t pool, uint32_t device)
 static void part_head(const struct ticket *ticket, const struct digest *const *sorted,
 		      struct strbuf *out)
 {
-	static const char *const verdicts[DIGEST_VERDICTS] = {
-		[DIGEST_NOTHING] = "nothing was judged",
-		[DIGEST_FINE] = "no problem found",
-		[DIGEST_SUSPECT] = "suspect",
-		[DIGEST_LEAK] = "memory leak",
-		[DIGEST_OOM] = "out of memory",
+	static const char *const verdicts[VERDICTS] = {
+		[VERDICT_NOTHING] = "nothing was judged",
+		[VERDICT_FINE] = "no problem found",
+		[VERDICT_SUSPECT] = "suspect",
+		[VERDICT_LEAK] = "memory leak",
+		[VERDICT_OOM] = "out of memory",
 	};
 	const struct ticket_line *line;
 	size_t bad = 0, i;
 
 	for (i = 0; i < ticket->count; i++)
-		bad += sorted[i]->verdict >= DIGEST_SUSPECT;
+		bad += sorted[i]->verdict >= VERDICT_SUSPECT;
 	strbuf_addf(out, "### msmemscope: %s\n\n", verdicts[sorted[0]->verdict]);
 	if (ticket->count > 1) {
 		strbuf_addf(out, "%zu processes, %zu with a finding; the worst is ", ticket->count,
@@ -174,7 +174,7 @@ static void part_processes(const struct ticket *ticket, const struct digest *con
 		screen_who(sorted[i], &who);
 		strbuf_add_str(out, "| ");
 		add_name(out, strbuf_str(&who), false);
-		strbuf_addf(out, " | %s | ", digest_verdict_word(sorted[i]->verdict));
+		strbuf_addf(out, " | %s | ", process_verdict_word(sorted[i]->verdict));
 		strbuf_add_size(out, peak_of(sorted[i]));
 		strbuf_addf(out, " | %llu |\n",
 			    sorted[i]->found == NULL

@@ -441,8 +441,8 @@ static void take_process(struct taking *taking, bool running)
 				  : signal != NULL ? signal
 				  : digest->killed ? "killed"
 						   : "ended"),
-			store_str(digest_verdict_word(digest->verdict)), store_int(digest->damaged),
-			rank_value(digest->local_rank)});
+			store_str(process_verdict_word(digest->verdict)),
+			store_int(digest->damaged), rank_value(digest->local_rank)});
 }
 
 static void take_pools(struct taking *taking)

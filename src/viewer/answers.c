@@ -99,6 +99,7 @@ static void say_leak(struct model *model, const struct findings *findings,
 
 	json_object(json, NULL);
 	json_string(json, "verdict", verdict_word(place->verdict));
+	json_string(json, "severity", severity_word(place->severity));
 	json_string(json, "place", place->name);
 	place_sentence(findings, place, &text);
 	json_string(json, "sentence", strbuf_str(&text));
@@ -155,6 +156,8 @@ static void say_findings(struct model *model, bool brief, struct json *json)
 
 	if (model_live_findings(model, json))
 		return;
+	if (findings != NULL)
+		json_string(json, "verdict", process_verdict_word(findings->verdict));
 	left = answer_leaks(model, findings, "leaks", brief ? LEAKS_BRIEF : ANSWER_LEAKS, json);
 	json_u64(json, "more_leaks", left);
 	json_bool(json, "asked", findings == NULL || findings->judgement.asked);
@@ -202,6 +205,7 @@ static void say_ooms(struct model *model, bool brief, struct json *json)
 		json_u64(json, "time_ns", model_since(model, oom->time_ns));
 		json_u64(json, "step", oom->step);
 		json_u64(json, "pool", pool_index(model, oom->pool, oom->device));
+		json_string(json, "severity", severity_word(oom->severity));
 		json_string(json, "cause", oom_cause_text(oom->cause));
 		strbuf_reset(&text);
 		oom_headline(oom, &text);
@@ -277,11 +281,11 @@ static void say_sections(struct model *model, struct json *json)
 	strbuf_fini(&text);
 }
 
-static void say_host_finding(const char *level, const char *title, struct strbuf *text,
+static void say_host_finding(enum severity severity, const char *title, struct strbuf *text,
 			     struct json *json)
 {
 	json_object(json, NULL);
-	json_string(json, "level", level);
+	json_string(json, "severity", severity_word(severity));
 	json_string(json, "title", title);
 	json_string(json, "text", strbuf_str(text));
 	json_end(json);
@@ -297,12 +301,16 @@ static void say_host(struct model *model, struct json *json)
 
 	json_array(json, "host_findings");
 	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, host_kill); i++) {
-		host_kill_sentence(found, &FINDINGS(found, host_kill)[i], &text);
-		say_host_finding("bad", "Out of host memory", &text, json);
+		const struct finding_host_kill *kill = &FINDINGS(found, host_kill)[i];
+
+		host_kill_sentence(found, kill, &text);
+		say_host_finding(kill->severity, "Out of host memory", &text, json);
 	}
 	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, host_growth); i++) {
-		host_growth_sentence(found, &FINDINGS(found, host_growth)[i], &text);
-		say_host_finding("warn", "Growth of host memory", &text, json);
+		const struct finding_host_growth *growth = &FINDINGS(found, host_growth)[i];
+
+		host_growth_sentence(found, growth, &text);
+		say_host_finding(growth->severity, "Growth of host memory", &text, json);
 	}
 	json_end(json);
 	strbuf_fini(&text);

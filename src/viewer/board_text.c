@@ -519,6 +519,9 @@ static void add_pools(struct canvas *frame, size_t most)
 
 /* ---- places ---- */
 
+static const char *const colours[SEVERITIES] = {
+	[SEVERITY_WARNING] = YELLOW, [SEVERITY_ERROR] = RED};
+
 static int by_weight(const void *a, const void *b)
 {
 	const struct shared_place *x = a, *y = b;
@@ -527,6 +530,8 @@ static int by_weight(const void *a, const void *b)
 
 	if (rank_x != rank_y)
 		return rank_y - rank_x;
+	if (x->sum.severity != y->sum.severity)
+		return x->sum.severity > y->sum.severity ? -1 : 1;
 	if (rank_x > 0 && x->sum.growth_bytes != y->sum.growth_bytes)
 		return x->sum.growth_bytes > y->sum.growth_bytes ? -1 : 1;
 	if (x->sum.bytes != y->sum.bytes)
@@ -562,6 +567,8 @@ static struct shared_place *join_places(const struct board *board, size_t *out_c
 			all[m].sum.bytes += place->bytes;
 			all[m].sum.blocks += place->blocks;
 			all[m].sum.growth_bytes += place->growth_bytes;
+			if (all[m].sum.severity < place->severity)
+				all[m].sum.severity = place->severity;
 			if (place->verdict == all[m].sum.verdict) {
 				all[m].findings++;
 			} else if (place->verdict == GROWTH_LEAK ||
@@ -605,9 +612,7 @@ static void add_place(struct canvas *frame, const struct shared_place *place, si
 	add_right(line, 0, held_end + 9, number_field(frame, (double)sum->blocks));
 	if (sum->verdict != GROWTH_KEPT)
 		add_right(line, 0, held_end + 21, signed_field(frame, sum->growth_bytes));
-	end_line(frame, sum->verdict == GROWTH_LEAK   ? RED
-			: sum->verdict != GROWTH_KEPT ? YELLOW
-						      : NULL);
+	end_line(frame, colours[sum->severity]);
 }
 
 static void add_places(struct canvas *frame)

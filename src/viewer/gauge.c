@@ -302,6 +302,7 @@ struct holding {
 	bool frames; /* a stack was recorded */
 	uint64_t bytes, blocks;
 	enum growth_verdict verdict;
+	enum severity severity;
 	double growth_bytes;
 };
 
@@ -448,6 +449,8 @@ static void take_findings(struct holdings *out, struct gauge_judgement *to)
 		/* Of several findings with one name, such as sizes without a stack, the worst is its verdict. */
 		if (holding->verdict != GROWTH_LEAK)
 			holding->verdict = place->verdict;
+		if (holding->severity < place->severity)
+			holding->severity = place->severity;
 		holding->growth_bytes += place->bytes_per_step;
 	}
 }
@@ -461,6 +464,8 @@ static int worse(const void *a, const void *b)
 
 	if (rank_x != rank_y)
 		return rank_y - rank_x;
+	if (x->severity != y->severity)
+		return x->severity > y->severity ? -1 : 1;
 	if (rank_x > 0 && x->growth_bytes != y->growth_bytes)
 		return x->growth_bytes > y->growth_bytes ? -1 : 1;
 	if (x->bytes != y->bytes)
@@ -489,6 +494,7 @@ static void judge(struct gauge *gauge, struct gauge_judgement *to)
 		struct gauge_place *place = &to->places[i];
 
 		*place = (struct gauge_place){.verdict = holding->verdict,
+					      .severity = holding->severity,
 					      .pool = usages[holding->usage].pool,
 					      .device = usages[holding->usage].device,
 					      .bytes = holding->bytes,

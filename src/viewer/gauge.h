@@ -30,6 +30,7 @@ enum gauge_state {
 
 struct gauge_place {
 	enum growth_verdict verdict; /* GROWTH_KEPT: nothing is said against it */
+	enum severity severity;
 	uint8_t pool;
 	uint32_t device;
 	uint64_t bytes, blocks;

@@ -56,6 +56,13 @@ uint32_t group_stack(uint64_t key)
 	return key & WITHOUT_STACK ? 0 : (uint32_t)key;
 }
 
+const char *group_owner(const struct model *model, uint64_t key)
+{
+	uint32_t owner = (uint32_t)(key >> OWNER_AT) & OWNER_MASK;
+
+	return owner == 0 ? "" : replay_owner_text(model->pass.replay, owner);
+}
+
 /* Adds a path with '@' for each dot, so that layers are a tree as owners are. */
 static void add_path(const char *path, size_t bytes, struct strbuf *out)
 {
@@ -108,8 +115,8 @@ void group_name(struct model *model, uint64_t key, enum answer_by by, struct str
 		size_class_words(key & 127, !(key & NOT_RECORDED), out);
 	else if (!model_name(model, (uint32_t)key, out))
 		strbuf_add_str(out, "no stack");
-	owner = replay_owner_text(replay, (uint32_t)(key >> OWNER_AT) & OWNER_MASK);
-	if (key >> OWNER_AT & OWNER_MASK)
+	owner = group_owner(model, key);
+	if (owner[0] != '\0')
 		strbuf_addf(out, "  (%s)", owner);
 }
 

@@ -11,6 +11,9 @@ uint64_t group_key(struct model *model, const struct model_block *block, enum an
 /* The call site of a group that is made by call site; 0: none. */
 uint32_t group_stack(uint64_t key);
 
+/* The owner that the name of a group of call sites ends with; "": it names none. */
+const char *group_owner(const struct model *model, uint64_t key);
+
 /* Appends the group's name for people. */
 void group_name(struct model *model, uint64_t key, enum answer_by by, struct strbuf *out);
 

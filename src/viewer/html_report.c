@@ -49,11 +49,11 @@ struct file {
 	bool failed;	/* no memory */
 };
 
-/* How bad a run is: leaks by their growth, then memory that ran out, then the highest peak. */
+/* How bad a run is, as the screen has it (screen_worst_first()). */
 struct standing {
 	size_t run;
+	enum process_verdict verdict;
 	double growth;
-	bool oom;
 	uint64_t peak;
 };
 
@@ -387,29 +387,22 @@ static void add_brief(struct file *file, struct model *model, size_t run)
 
 static struct standing standing_of(struct model *model, size_t run)
 {
-	const struct leaks_findings *findings = model_leaks(model);
-	struct standing standing = {.run = run};
-	size_t i = next_pool(model, SIZE_MAX);
+	const struct findings *found = model_findings(model);
 
-	if (i != SIZE_MAX)
-		standing.peak = model->pools[i].peak_bytes;
-	for (i = 0; i < model->marker_count; i++)
-		standing.oom = standing.oom || strcmp(model->markers[i].kind, "oom") == 0;
-	for (i = 0; findings != NULL && i < findings->place_count; i++) {
-		if (findings->places[i].verdict == GROWTH_LEAK)
-			standing.growth += findings->places[i].bytes_per_step;
-	}
-	return standing;
+	return (struct standing){.run = run,
+				 .verdict = found == NULL ? VERDICT_NOTHING : found->verdict,
+				 .growth = findings_growth(found),
+				 .peak = model_highest(model)};
 }
 
 static int worst_first(const void *a, const void *b)
 {
 	const struct standing *x = a, *y = b;
 
+	if (x->verdict != y->verdict)
+		return x->verdict > y->verdict ? -1 : 1;
 	if (x->growth != y->growth)
 		return x->growth > y->growth ? -1 : 1;
-	if (x->oom != y->oom)
-		return x->oom ? -1 : 1;
 	if (x->peak != y->peak)
 		return x->peak > y->peak ? -1 : 1;
 	return x->run < y->run ? -1 : x->run > y->run;

@@ -527,3 +527,15 @@ uint32_t model_place(struct model *model, uint32_t stack)
 	model->places[site] = place;
 	return place;
 }
+
+uint64_t model_highest(const struct model *model)
+{
+	uint64_t highest = 0;
+	size_t i;
+
+	for (i = 0; i < model->pool_count; i++) {
+		if (model->pools[i].peak_bytes > highest)
+			highest = model->pools[i].peak_bytes;
+	}
+	return highest;
+}

@@ -200,6 +200,9 @@ const struct leaks_findings *model_leaks(struct model *model);
 /* What people see of it, named and grouped as everywhere. NULL while the run is not read to its end. */
 const struct findings *model_findings(struct model *model);
 
+/* The highest peak of all pools. */
+uint64_t model_highest(const struct model *model);
+
 /* The name of a call site, as the findings have it. False if no stack was recorded. */
 bool model_name(struct model *model, uint32_t stack, struct strbuf *out);
 

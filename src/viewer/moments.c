@@ -272,13 +272,12 @@ static struct differ_keys keys_of(const struct couple *couple, int side, const s
 {
 	struct model *model = couple->models[side];
 	uint32_t stack = by == BY_OWNER || by == BY_LAYER ? 0 : group_stack(share->key);
-	const char *owner = stack == 0 ? NULL : strstr(share->name, "  (");
 	struct differ_keys keys = {share->key, share->key};
 
 	if (couple->models[0] == couple->models[1])
 		return keys;
 	keys.exact = keys.loose =
-		stack == 0 ? hash_text(share->name) : hash_text(owner == NULL ? "" : owner);
+		hash_text(stack == 0 ? share->name : group_owner(model, share->key));
 	differ_add_stack(&keys, model->pass.replay, stack);
 	return keys;
 }

@@ -52,21 +52,20 @@ static void say_values(const struct model *model, const struct line *line, struc
 /* What is kept of a run: one JSON object. */
 static void say_rank(struct model *model, const char *name, size_t number, struct strbuf *out)
 {
-	const struct leaks_findings *findings = model_leaks(model);
+	const struct findings *found = model_findings(model);
 	const struct model_pool *pool = main_pool(model);
 	struct json json;
-	size_t i, ooms = 0;
 	char device[16];
 
-	for (i = 0; i < model->marker_count; i++)
-		ooms += strcmp(model->markers[i].kind, "oom") == 0;
 	json_begin(&json, out);
 	json_object(&json, NULL);
 	json_u64(&json, "process", number);
 	json_string(&json, "name", name);
 	json_u64(&json, "length_ns", model->to_ns - model->from_ns);
-	json_u64(&json, "leaks", findings == NULL ? 0 : findings->leaks);
-	json_u64(&json, "ooms", ooms);
+	if (found != NULL)
+		json_string(&json, "verdict", process_verdict_word(found->verdict));
+	json_f64(&json, "growth", findings_growth(found), 1);
+	json_u64(&json, "highest_bytes", model_highest(model));
 	if (pool != NULL) {
 		device_text(pool->device, device);
 		json_string(&json, "pool", pool_event_type(pool->pool));

@@ -39,7 +39,7 @@ def test_growth_of_a_worker_is_found_with_its_process(msmemscope, program):
     page = Path(run.out) / "page.html"
     msmemscope("report", run.project().path, "-o", page, output=False).check()
     answers = viewed.answers(page, ("summary/", "series/"))
-    assert answers["summary/0///"]["host_findings"] == [{"level": "warn", "title": "Growth of host memory", "text": growth["sentence"]}]
+    assert answers["summary/0///"]["host_findings"] == [{"severity": "warning", "title": "Growth of host memory", "text": growth["sentence"]}]
     # The timeline of pinned memory has what the process has resident.
     [pool] = [one for one in answers["summary/0///"]["pools"] if "resident" in one["figures"]]
     resident = [value for value in answers[f"series/0/{pool['index']}/place/"]["resident"] if value is not None]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs about which forms of one run once disagreed, each compared in every form (same.py), with the truth that the program knows."""
 import json
+import re
 
 import pytest
 
@@ -166,6 +167,59 @@ def test_a_page_has_the_leaks_that_were_asked_for(scripts, msmemscope):
 def test_a_page_has_the_devices_that_were_asked_for(scripts, msmemscope):
     run = scripts.command(LEAK, "--device=npu:1")
     assert {pool["device"] for pool in page_of(run)["pools"]} == {"1"} and len(page_of(run)["leaks"]) == 1
+    same.check(run, msmemscope)
+
+
+# ---- verdicts ----
+
+RANKS_OF_ALL_VERDICTS = """
+import os, subprocess, sys, threading
+if "RANK" not in os.environ:
+    ranks = [subprocess.Popen([sys.executable, __file__], env={**os.environ, "RANK": str(rank)}) for rank in range(4)]
+    sys.exit(sum(rank.wait() for rank in ranks))
+import npu
+rank, kept = int(os.environ["RANK"]), [npu.alloc(1 << 20)]
+for step in range(12):
+    if rank == 1:
+        kept.append(npu.alloc(1 << 20))
+    elif rank == 3 and step in (4, 11):
+        kept.append(npu.alloc(1 << 20))
+    npu.free(npu.alloc(4096))
+    npu.step()
+
+def is_refused():
+    try:
+        npu.alloc(300 << 20)
+    except AssertionError:
+        return True
+
+if rank in (0, 2):
+    large = npu.alloc(300 << 20)
+    assert is_refused()
+    if rank == 0:
+        helper = threading.Thread(target=npu.free, args=(large,))
+        helper.start()
+        helper.join()
+        assert not is_refused()
+"""
+
+
+def test_verdicts_and_their_order_are_the_same_on_the_screen_and_on_the_page(scripts, msmemscope):
+    """A request that was refused and then granted is no out-of-memory; a leak is none either, and a suspect is worse than nothing."""
+    run = scripts.command(RANKS_OF_ALL_VERDICTS, env={"SIMNPU_HBM": "512M"}).check()
+    said = {process["rank"]: process["verdict"] for process in map(msmemscope.info, run.projects())}
+    assert said == {0: said[0], 1: "leak", 2: "oom", 3: "suspect"} and said[0] in ("ok", "none")
+    [page] = run.out.glob("*.html")
+    ranks = viewed.answers(page, ("ranks/", "summary/", "processes/"))
+    names = [one["name"] for one in ranks["processes////"]["processes"]]
+    found = {names[one["process"]]: one for one in ranks["ranks////"]["ranks"]}
+    assert {int(name.split()[1]): one["verdict"] for name, one in found.items()} == said
+    assert "oom" in [marker["kind"] for marker in ranks[f"summary/{names.index('rank 0')}///"]["markers"]]
+    worst = sorted(found, key=lambda name: (["none", "ok", "suspect", "leak", "oom"].index(found[name]["verdict"]), found[name]["growth"],
+                                            found[name]["highest_bytes"]), reverse=True)
+    table = [int(number) for number in re.findall(r"^ {2} +(\d) +\d+  script.py ", run.stderr, re.M)]
+    assert table == [int(name.split()[1]) for name in worst] == [2, 1, 3, 0], str(run)
+    assert [ranks[f"summary/{number}///"]["verdict"] for number in range(4)] == [said[int(name.split()[1])] for name in names]
     same.check(run, msmemscope)
 
 

@@ -74,7 +74,9 @@ static void add_places(struct digest *digest, uint32_t devices, unsigned int cou
 	found->judgement.leaks = count / 2;
 	found->judgement.suspects = count - count / 2;
 	found->judgement.clean = count == 0;
-	digest->verdict = count > 1 ? DIGEST_LEAK : DIGEST_FINE;
+	found->judgement.asked = true;
+	findings_weigh(found, true);
+	digest->verdict = found->verdict;
 }
 
 static void add_peak(struct digest *digest, unsigned int holders)
@@ -221,7 +223,7 @@ static void the_worst_comes_first_and_a_shared_place_once(void **state)
 		add_places(&digests[i], 1, 2);
 		FINDINGS(digests[i].own, place)[0].bytes_per_step = i == 5 ? 3 << 20 : 1 << 20;
 	}
-	digests[6].verdict = DIGEST_OOM;
+	digests[6].verdict = VERDICT_OOM;
 	add_lines(&digests[6].oom, 1, "OUT OF MEMORY:");
 	screen_text(&screen, &text);
 	at = strstr(strbuf_str(&text), "\n     6       106");
@@ -240,7 +242,7 @@ static void the_worst_comes_first_and_a_shared_place_once(void **state)
 
 static void quiet_shows_problems_and_nothing_else(void **state)
 {
-	struct digest digest = {.pid = 1, .verdict = DIGEST_FINE, .rank = -1};
+	struct digest digest = {.pid = 1, .verdict = VERDICT_FINE, .rank = -1};
 	struct screen screen = {.digests = &digest, .count = 1, .findings_only = true};
 	struct strbuf text = {0};
 	(void)state;

@@ -7,6 +7,8 @@ import { $, button, change, make, page, pool, show, state } from "./page.js";
 import { placeName } from "./places.js";
 
 const WASTES = 5; // places that the list names, if they cost more than a hundredth of the peak
+// A finding as the page shows it, by how bad it is.
+const LEVELS = { error: "bad", warning: "warn" };
 let found = -1, waste = null, wasteOf = null;
 
 const capital = text => text[0].toUpperCase() + text.slice(1);
@@ -15,12 +17,12 @@ const capital = text => text[0].toUpperCase() + text.slice(1);
 function findings() {
   const { run } = page, list = [];
   for (const oom of run.ooms ?? []) {
-    list.push({ kind: "oom", level: "bad", title: oom.headline, text: [oom.text && `${capital(oom.text)}.`, oom.advice && `Try: ${oom.advice}.`].filter(Boolean).join("\n"),
+    list.push({ kind: "oom", level: LEVELS[oom.severity] ?? "", title: oom.headline, text: [oom.text && `${capital(oom.text)}.`, oom.advice && `Try: ${oom.advice}.`].filter(Boolean).join("\n"),
       go: () => { state.pool = run.pools.some(one => one.index === oom.pool) ? oom.pool : state.pool; showAround(oom.time_ns); } });
   }
   for (const leak of run.leaks) {
     const isLeak = leak.verdict === "leak";
-    list.push({ kind: isLeak ? "leak" : "suspect", level: isLeak ? "bad" : "warn", title: `${isLeak ? "Leak" : "Suspect"}: ${placeName(leak.place)}`, text: [leak.sentence, leak.keeper?.trim()].filter(Boolean).join("\n"),
+    list.push({ kind: isLeak ? "leak" : "suspect", level: LEVELS[leak.severity] ?? "", title: `${isLeak ? "Leak" : "Suspect"}: ${placeName(leak.place)}`, text: [leak.sentence, leak.keeper?.trim()].filter(Boolean).join("\n"),
       go: () => { state.pool = leak.pool; change({ tab: "flame", of: isLeak ? "leaks" : "end", block: leak.block === undefined ? null : String(leak.block) }); } });
   }
   for (const one of run.overwritten ?? []) {
@@ -28,7 +30,7 @@ function findings() {
     list.push({ kind: "watch", level: "bad", title: `Overwritten: ${one.name}`, text: one.text,
       go: () => { if (run.pools.length === 0) return; if (step) { showAround(step[1]); } else { $("search").value = one.name; change({ tab: "table", list: "events", search: one.name }); } } });
   }
-  for (const one of run.host_findings ?? []) list.push({ kind: "host", level: one.level, title: one.title, text: one.text, go: () => {} });
+  for (const one of run.host_findings ?? []) list.push({ kind: "host", level: LEVELS[one.severity] ?? "", title: one.title, text: one.text, go: () => {} });
   for (const place of (waste ?? []).flatMap(one => one.places.filter(place => place.saved_bytes * 100 > one.peak_bytes)).slice(0, WASTES)) {
     list.push({ kind: "waste", level: "warn", title: `Wasted ${bytes(place.saved_bytes)}: ${placeName(place.text)}`, text: `${place.inefficient_type.replaceAll("_", " ")}; ${place.blocks.toLocaleString("en")} blocks. Without it the peak is ${bytes(place.saved_bytes)} lower.`,
       go: () => change({ tab: "blocks", block: String(place.first_allocation_id) }) });
@@ -53,7 +55,7 @@ function nothingFound() {
   const { run } = page;
   if (!run.complete) return isFollowed(run) ? (run.judged ? "No findings so far." : "Too early to judge.") : "Findings appear once the run has been read.";
   if (run.asked === false) return "Leaks were not judged: --analysis does not include them.";
-  return run.clean ? "No leak was found." : run.judged ? "No call site leaks, but not all memory is steady or judged." : "Leaks are not judged: no steps.";
+  return run.verdict === "ok" ? "No leak was found." : run.judged ? "No call site leaks, but not all memory is steady or judged." : "Leaks are not judged: no steps.";
 }
 
 export function drawLeft() {
@@ -73,11 +75,10 @@ export function drawLeft() {
   $("findings").replaceChildren(...entries);
 }
 
-// [finding, its number] of the leaks that have a chip, worst first: leaks before suspects, and the second only if it is not dust beside
+// [finding, its number] of the leaks that have a chip: the first two, and the second only if it is not dust beside
 // the first. What does not grow by a byte per step has none.
 export function chipLeaks(leaks) {
   const list = leaks.map((leak, i) => [leak, i]).filter(([leak]) => leak.bytes_per_step >= 1);
-  list.sort(([a], [b]) => (b.verdict === "leak") - (a.verdict === "leak") || b.bytes_per_step - a.bytes_per_step);
   return list.slice(0, 2).filter(([leak]) => leak.bytes_per_step * 100 >= list[0][0].bytes_per_step);
 }
 
@@ -85,18 +86,18 @@ export function drawChips() {
   const { run } = page, list = findings();
   const chips = [], chip = (text, kind, level) => chips.push(button(text, false, () => goTo(list.findIndex(one => one.kind === kind)), `chip ${level}`));
   const oom = run.ooms?.[0], overwritten = run.overwritten?.[0];
-  if (oom) chip(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, "oom", "bad");
+  if (oom) chip(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, "oom", LEVELS[oom.severity] ?? "");
   for (const [leak, i] of chipLeaks(run.leaks)) {
     chips.push(button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${placeName(leak.place)}`,
-      false, () => goTo((run.ooms ?? []).length + i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
+      false, () => goTo((run.ooms ?? []).length + i), `chip ${LEVELS[leak.severity] ?? ""}`));
   }
   const host = run.host_findings?.[0];
-  if (host) chip(host.title, "host", host.level);
+  if (host) chip(host.title, "host", LEVELS[host.severity] ?? "");
   if (overwritten) {
     chip(`OVERWRITTEN ${overwritten.name}`, "watch", "bad");
     if (chips.length > 1 && chips[0].classList.contains("warn")) chips.unshift(chips.pop()); // worse than a suspect
   }
-  if (chips.length === 0 && run.clean) chips.push(make("span", "chip good", "no leak was found"));
+  if (chips.length === 0 && run.verdict === "ok") chips.push(make("span", "chip good", "no leak was found"));
   const { peak_bytes: peak, total_bytes: total, peak_ns: at } = pool();
   chips.push(button(`peak ${bytes(peak)}${total ? ` of ${bytes(total)}` : ""}`, false, () => change({ at, and: null }), "chip short"));
   if (liveChip(run)) chips.unshift(make("span", "chip good short", liveChip(run)));

@@ -7,15 +7,19 @@ import { drawSoon, make, page, state } from "./page.js";
 
 const RANK_ROW = 18;
 
-// Worst first: what ran out of memory, what leaks, then by peak.
+// Verdicts, the worst last, with what people call them; others have no mark.
+const VERDICTS = ["none", "ok", "suspect", "leak", "oom"], MARKS = { suspect: "suspect", leak: "leak", oom: "out of memory" };
+
+// Worst first, as on the screen: by verdict, then by growth, then by peak.
 export function worstFirst(list) {
-  return [...list].sort((a, b) => (b.ooms > 0) - (a.ooms > 0) || (b.leaks > 0) - (a.leaks > 0) || b.peak - a.peak || a.process - b.process);
+  const badness = one => VERDICTS.indexOf(one.verdict ?? "none");
+  return [...list].sort((a, b) => badness(b) - badness(a) || b.growth - a.growth || b.highest - a.highest || a.process - b.process);
 }
 
 function tellRank(rank) {
   if (rank.error) return `${rank.name}\n${rank.error}`;
-  const marks = [rank.ooms ? "ran out of memory" : "", rank.leaks ? "leaks" : ""].filter(Boolean).join(", ");
-  return `${rank.name}: peak ${bytes(rank.peak)}${rank.total_bytes ? ` of ${bytes(rank.total_bytes)}` : ""}, ${rank.pool_name ?? ""}, ${span(rank.length)}${marks ? `\n${marks}` : ""}\nclick: its timeline`;
+  const mark = MARKS[rank.verdict];
+  return `${rank.name}: peak ${bytes(rank.peak)}${rank.total_bytes ? ` of ${bytes(rank.total_bytes)}` : ""}, ${rank.pool_name ?? ""}, ${span(rank.length)}${mark ? `\n${mark}` : ""}\nclick: its timeline`;
 }
 
 let ranksScrolled = 0;
@@ -29,7 +33,7 @@ export function tellRanks(list, total) {
 export function drawRanks(canvas, all, scroll) {
   const { pen, width, height } = begin(canvas), list = worstFirst(all), hits = [];
   const names = width < 500 ? 112 : 170, room = Math.max(1, width - names - 80), highest = Math.max(1, ...list.map(one => one.peak)), longest = Math.max(1, ...list.map(one => one.length));
-  const strong = css("--strong"), text = css("--text"), bad = css("--bad"), band = css("--band");
+  const strong = css("--strong"), text = css("--text"), bad = css("--bad"), warn = css("--warn"), band = css("--band");
   list.forEach((rank, row) => {
     const y = 4 + row * RANK_ROW - scroll, tall = RANK_ROW - 2, pixels = room * rank.length / longest;
     if (y < 2 - RANK_ROW || y > height) return;
@@ -43,8 +47,8 @@ export function drawRanks(canvas, all, scroll) {
       pen.fillRect(names + from, y, to - from, tall);
     });
     pen.globalAlpha = 1;
-    const mark = rank.error ? "unreadable" : rank.ooms ? "out of memory" : rank.leaks ? "leak" : "";
-    pen.fillStyle = mark ? bad : text;
+    const mark = rank.error ? "unreadable" : MARKS[rank.verdict] ?? "";
+    pen.fillStyle = mark === MARKS.suspect ? warn : mark ? bad : text;
     pen.textAlign = "left";
     pen.fillText(fitted(pen, `${rank.name}${mark ? `  ${mark}` : ""}`, names - 16), 8, y + tall / 2);
     pen.fillText(bytes(rank.peak), names + room + 8, y + tall / 2);
@@ -78,7 +82,7 @@ async function readRanks() {
   while (ranksRead < page.processes.length) {
     const answer = await ask("ranks", { process: "", from: ranksRead });
     if (answer.error) break;
-    for (const one of answer.ranks) ranks.push({ ...one, peak: one.peak_bytes ?? 0, values: one.values ?? [], length: one.length_ns ?? 0, leaks: one.leaks ?? 0, ooms: one.ooms ?? 0 });
+    for (const one of answer.ranks) ranks.push({ ...one, peak: one.peak_bytes ?? 0, values: one.values ?? [], length: one.length_ns ?? 0, growth: one.growth ?? 0, highest: one.highest_bytes ?? 0 });
     ranksRead = answer.next;
     if (state.tab === "ranks") drawSoon(true);
   }

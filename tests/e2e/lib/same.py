@@ -122,7 +122,7 @@ def of_page(found, number):
     """A process of a report's own data."""
     summary = found[f"summary/{number}///"]
     pools = {one["index"]: (one["device"], one["pool"]) for one in summary["pools"]}
-    facts = Facts("page")
+    facts = Facts("page", summary.get("verdict"))
     facts.pools = {pools[one["index"]]: {"peak": one["peak_bytes"]} for one in summary["pools"]}
     facts.sites = [Site(one["verdict"], one["place"], " ".join(one["sentence"].split()), pools.get(one["pool"]), one["blocks"], one["bytes"],
                         one["bytes_per_step"]) for one in summary["leaks"]]
@@ -595,7 +595,7 @@ def _differences(command, project, screen, place, forms):
     problems += [one for said in screens(run.stderr) for one in text("screen of recover", said, False)]
     page = page if page.exists() else again / "report.html"
     if page.exists():
-        problems += compare_data(reference, of_page(answers(page, ("summary/0/", "moment/0/")), 0), ("sites", "pools", "held"))
+        problems += compare_data(reference, of_page(answers(page, ("summary/0/", "moment/0/")), 0))
     dumps = _dumps(command, project, place, [form for form in forms if form != "parquet"])
     options = _options(json.loads((project / "config.json").read_text(encoding="utf-8")), process)[:1]
     if options == DEFAULT:
