@@ -40,9 +40,16 @@ class Ran:
         return self.device, self.stream, self.task, self.name
 
 
+def clock_offset():
+    """From monotonic time to the time of day, by the pair of readings that lie closest together."""
+    pairs = ((time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(20))
+    before, wall, after = min(pairs, key=lambda pair: pair[2] - pair[0])
+    return wall - (before + after) // 2
+
+
 def read_log(path):
     """What the device ran, in the order in which it ended."""
-    offset = time.time_ns() - time.monotonic_ns()
+    offset = clock_offset()
     lines = [line.split(" ") for line in path.read_text(encoding="utf-8").splitlines()]
     return [Ran(device, int(stream), int(task), name, int(begin) + offset, int(end) + offset)
             for device, stream, task, name, begin, end in lines]

@@ -114,19 +114,28 @@ static void *raw_map(int fd, const struct trace_header *h, uint32_t *out_chunks,
 	return NULL;
 }
 
+/* A busy machine may stop the thread between two readings: of several pairs the one counts that lies closest together. */
 static void clock_pair(struct trace_header *h)
 {
-	struct timespec wall;
-	uint64_t start = clock_ns(), end;
+	uint64_t start = clock_ns(), end, shortest = UINT64_MAX;
 	int i;
 
 	for (i = 0; i < 32; i++)
 		(void)clock_ns();
 	end = clock_ns();
 	h->clock_cost_ns = (end - start) / 33;
-	h->monotonic_ns = clock_ns();
-	(void)clock_gettime(CLOCK_REALTIME, &wall);
-	h->realtime_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
+	for (i = 0; i < 5; i++) {
+		struct timespec wall;
+
+		start = clock_ns();
+		(void)clock_gettime(CLOCK_REALTIME, &wall);
+		end = clock_ns();
+		if (end - start >= shortest)
+			continue;
+		shortest = end - start;
+		h->monotonic_ns = start + shortest / 2;
+		h->realtime_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
+	}
 }
 
 int raw_open(const struct session *session, const uint8_t *parent_run)
