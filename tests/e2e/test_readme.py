@@ -48,7 +48,8 @@ pytestmark = pytest.mark.skipif(any(path for name in ("nvidia[0-9]*", "davinci[0
 
 
 def blocks(language, name="README.md"):
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.M | re.S)
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return [block for its, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S) if its == language]
 
 
 # Tested elsewhere: tools/test.sh, test_wheel.py, test_ctl.py, realclients/test_dryrun.py.
@@ -213,3 +214,36 @@ def test_every_command_of_the_manual_does_what_it_says(bare, dist, out):
         assert "nothing was recorded" not in run.stderr, str(run)
         typed.append(line)
     assert len(typed) == len(commands("docs/manual.md")) > 15
+
+
+def typed_examples(name="docs/manual.md"):
+    """[(line behind "$ ", [lines that it prints])] of the blocks that show both."""
+    shown = []
+    for block in blocks("", name):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                shown.append((line[2:], []))
+            elif shown and block.startswith("$ "):
+                shown[-1][1].append(line)
+    return shown
+
+
+def test_every_example_of_the_manual_prints_what_it_shows(bare, out):
+    """Of snapshots that are here, to the letter but for the width of columns; "..." is what the manual leaves out."""
+    for name, snapshot in (("cnn", "cnn"), ("gpt-8", "gpt"), ("gpt-12", "gpt-batch12")):
+        (out / f"{name}.pickle").write_bytes(lzma.decompress((ROOT / f"tests/twin/snapshots/{snapshot}.pickle.xz").read_bytes()))
+    lines = [line for line, _ in typed_examples()]
+    assert [line for line, _ in typed_examples("docs/manual.zh.md")] == [] and len(lines) == 7, lines
+    compared = 0
+    for line, prints in typed_examples():
+        if line.startswith("git bisect start ") or line.startswith(ELSEWHERE):
+            continue
+        run = bare(line.removeprefix("git bisect run "))
+        if line.startswith("msmemscope whatif "):
+            printed = [" ".join(one.split()) for one in run.stdout.splitlines()]
+            shown = [" ".join(one.split()) for one in prints if one.strip() != "..."]
+            assert shown == [one for one in printed if one in shown], str(run)
+            compared += len(shown)
+        elif line.startswith("msmemscope advise "):  # figures are those of another program
+            assert re.match(r"Advice for the CPU \(peak [0-9.]+ [KM]iB, step \d+\)\n", run.stdout), str(run)
+    assert compared == 15
