@@ -119,7 +119,8 @@ int cmd_ctl(const struct options *options)
 	}
 	if (command->kind == CONTROL_WHO)
 		return ctl_who(&remote, options);
-	if (command->flushes && remote_flush(&remote, &err) < 0)
+	if (command->flushes && (command->kind == CONTROL_STOP ? remote_complete(&remote, &err)
+							       : remote_flush(&remote, &err)) < 0)
 		return failed(&err);
 	return MSCOPE_EXIT_OK;
 }
@@ -256,7 +257,7 @@ static _Noreturn void stop_later(uint32_t pid, uint64_t seconds)
 	/* A number that another process has by now is not asked. */
 	if (process_life(&target) != PROCESS_GONE && remote_find(pid, &remote, &err) == 0 &&
 	    remote_ask(&remote, CONTROL_STOP, NULL, ANSWER_MS, &result, &err) == 0)
-		(void)remote_flush(&remote, &err);
+		(void)remote_complete(&remote, &err);
 	_exit(0);
 }
 

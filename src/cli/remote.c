@@ -11,8 +11,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -254,13 +256,32 @@ static bool write_command(const struct remote *remote, uint32_t number, uint32_t
 	       write_at(remote->pid, MEMBER(remote, asked), &number, sizeof(number));
 }
 
-int remote_ask(const struct remote *remote, enum control_kind kind, const char *session,
+/* A name that one process at a time has, without a file: two commands at once would overwrite each other. -1: not had. */
+static int take_turn(uint32_t pid, uint32_t limit_ms)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), length;
+	uint32_t waited;
+
+	length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "msmemscope-ctl-%u", pid);
+	for (waited = 0; fd >= 0 && waited * (PAUSE_NS / 1000) < limit_ms * 1000ul; waited++) {
+		if (bind(fd, (const struct sockaddr *)&name,
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) ==
+			    0 ||
+		    errno != EADDRINUSE)
+			return fd;
+		pause_shortly();
+	}
+	if (fd >= 0)
+		(void)close(fd);
+	return -1;
+}
+
+static int ask(const struct remote *remote, enum control_kind kind, const char *session,
 	       uint32_t limit_ms, int32_t *out_result, struct mscope_error *err)
 {
 	uint32_t number = read_word(remote, MEMBER(remote, done)) + 1, word, waited;
 
-	if (session != NULL && strlen(session) >= SESSION_PATH_MAX)
-		return error_set(err, -ENAMETOOLONG, "the path of the session is too long");
 	if (!write_command(remote, number, kind, session))
 		return error_set(err, -errno, "cannot reach process %u: %s", remote->pid,
 				 strerror(errno));
@@ -283,6 +304,20 @@ int remote_ask(const struct remote *remote, enum control_kind kind, const char *
 		err, -ETIMEDOUT,
 		"process %u has not allocated or freed since; the command takes effect when it does",
 		remote->pid);
+}
+
+int remote_ask(const struct remote *remote, enum control_kind kind, const char *session,
+	       uint32_t limit_ms, int32_t *out_result, struct mscope_error *err)
+{
+	int turn, r;
+
+	if (session != NULL && strlen(session) >= SESSION_PATH_MAX)
+		return error_set(err, -ENAMETOOLONG, "the path of the session is too long");
+	turn = take_turn(remote->pid, 2 * limit_ms);
+	r = ask(remote, kind, session, limit_ms, out_result, err);
+	if (turn >= 0)
+		(void)close(turn);
+	return r;
 }
 
 int remote_wait_looked(const struct remote *remote, uint32_t limit_ms, struct mscope_error *err)
@@ -338,7 +373,8 @@ static bool engine_lives(const char *path)
 }
 
 /* Asks as the process itself does (collector/process/control.c); while it waits for an answer of its own, that comes first. */
-static int request(struct trace_header *header, struct session *session, const char *path)
+static int request(struct trace_header *header, struct session *session, const char *path,
+		   uint32_t kind)
 {
 	uint32_t number = 0, waited, beat = 0, silent = 0;
 	struct timespec now;
@@ -350,7 +386,7 @@ static int request(struct trace_header *header, struct session *session, const c
 			(void)clock_gettime(CLOCK_MONOTONIC, &now);
 			atomic_store(&header->request_ns,
 				     (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
-			atomic_store(&header->request_kind, TRACE_REQUEST_FLUSH);
+			atomic_store(&header->request_kind, kind);
 			number = atomic_fetch_add(&header->request, 1) + 1;
 			atomic_fetch_add(&session->wake, 1);
 			(void)syscall(SYS_futex, &session->wake, FUTEX_WAKE, INT_MAX, NULL, NULL,
@@ -369,7 +405,8 @@ static int request(struct trace_header *header, struct session *session, const c
 	return -ETIMEDOUT;
 }
 
-int remote_flush(const struct remote *remote, struct mscope_error *err)
+/* Waits for the engine of a process. */
+static int ask_engine(const struct remote *remote, uint32_t kind, struct mscope_error *err)
 {
 	char path[PATH_MAX + sizeof(SESSION_FILE)];
 	struct trace_header *header;
@@ -385,7 +422,7 @@ int remote_flush(const struct remote *remote, struct mscope_error *err)
 	header = map_file(remote->raw, sizeof(*header), TRACE_MAGIC);
 	session = map_file(path, sizeof(*session), SESSION_MAGIC);
 	if (header != NULL && session != NULL)
-		r = request(header, session, path);
+		r = request(header, session, path, kind);
 	if (header != NULL)
 		(void)munmap(header, sizeof(*header));
 	if (session != NULL)
@@ -396,4 +433,14 @@ int remote_flush(const struct remote *remote, struct mscope_error *err)
 					     : "the engine of process %u does not answer",
 				 remote->pid);
 	return 0;
+}
+
+int remote_flush(const struct remote *remote, struct mscope_error *err)
+{
+	return ask_engine(remote, TRACE_REQUEST_FLUSH, err);
+}
+
+int remote_complete(const struct remote *remote, struct mscope_error *err)
+{
+	return ask_engine(remote, TRACE_REQUEST_COMPLETE, err);
 }

@@ -42,4 +42,7 @@ int remote_wait_looked(const struct remote *remote, uint32_t limit_ms, struct ms
 /* Waits until the files have what was recorded so far. -ESRCH: no engine follows the process. */
 int remote_flush(const struct remote *remote, struct mscope_error *err);
 
+/* The same after CONTROL_STOP, as stop() does: report and trace are there too. */
+int remote_complete(const struct remote *remote, struct mscope_error *err);
+
 #endif

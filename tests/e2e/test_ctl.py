@@ -175,11 +175,30 @@ def test_attach_ends_by_itself_after_its_duration(talk, ask, out):
             break
         time.sleep(0.02)
     assert "is not recording now" in done.stderr, done
+    # The report is there, as after stop(), and the process goes on.
+    for _ in range(3000):
+        if [*(out / "results").glob("msmemscope_*/trace.msc")] and [*(out / "results").glob("msmemscope_*/report.txt")]:
+            break
+        time.sleep(0.02)
+    assert {"report.txt", "findings.json", "trace.msc"} <= {path.name for path in (out / "results").glob("msmemscope_*/*")}
     one.tell("1 1003")
     one.end()
     wait_for_end_of_engine(out, one.pid)
     assert 1003 not in sizes(out)
     assert [row.type for row in rows_of(out) if row.event == "SYSTEM" and row.type.endswith("_TRACE")] == ["START_TRACE", "STOP_TRACE"]
+
+
+def test_commands_that_come_at_once_are_all_done(talk, ask, attach, out):
+    """Four shells, each with steps one after the other: none is lost, and none waits in vain."""
+    one = talk("preloaded")
+    one.tell("threads 0")
+    attach(one)
+    line = f"for i in 1 2 3 4 5 6 7 8; do {ask.command[0]} ctl {one.pid} step || exit 1; done"
+    shells = [subprocess.Popen(["bash", "-c", line]) for _ in range(4)]  # pylint: disable=consider-using-with
+    assert [shell.wait(timeout=60) for shell in shells] == [0] * 4
+    one.end()
+    wait_for_end_of_engine(out, one.pid)
+    assert [row.name for row in rows_of(out) if (row.event, row.type) == ("SYSTEM", "STEP")] == [str(i) for i in range(1, 33)]
 
 
 def test_a_plain_process_that_has_called_start_can_be_told_too(talk, ask, out):
