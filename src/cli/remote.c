@@ -266,8 +266,8 @@ static int take_turn(uint32_t pid, uint32_t limit_ms)
 	length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "msmemscope-ctl-%u", pid);
 	for (waited = 0; fd >= 0 && waited * (PAUSE_NS / 1000) < limit_ms * 1000ul; waited++) {
 		if (bind(fd, (const struct sockaddr *)&name,
-			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) ==
-			    0 ||
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+				     (size_t)length)) == 0 ||
 		    errno != EADDRINUSE)
 			return fd;
 		pause_shortly();

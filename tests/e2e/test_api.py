@@ -892,6 +892,23 @@ npu.alloc(8192)
     assert not (out / "results2").exists() and "output_path is unchanged" in run.stderr
 
 
+def test_config_without_arguments_changes_nothing(scripts):
+    """Of what an earlier config() chose: one with any argument sets the rest back to defaults."""
+    script = """
+import os, npu, msmemscope
+msmemscope.config(call_stack="c:2", output=os.environ["OUT"])
+msmemscope.config({})
+msmemscope.start()
+npu.alloc(4096)
+msmemscope.stop()
+"""
+    for words, depth in (("", 2), ("events='alloc'", 0)):
+        run = scripts.preloaded(script.format(words)).check()
+        [row] = [row for row in run.rows() if row.event == "MALLOC"]
+        assert len(row.c_stack or []) == depth, (words, row)
+        shutil.rmtree(run.out)
+
+
 def test_config_as_the_manual_shows_it(scripts):
     """With a database that is complete when stop() returns."""
     run = scripts.preloaded("""
