@@ -282,7 +282,7 @@ static void merge_early(struct growth *g, const struct growth *from)
 	g->early[1] += other.early[1];
 }
 
-int growth_merge(struct growth *g, const struct growth *from)
+int growth_merge_ages(struct growth *g, const struct growth *from)
 {
 	uint32_t i;
 
@@ -293,14 +293,21 @@ int growth_merge(struct growth *g, const struct growth *from)
 	}
 	for (i = 0; from->ages != NULL && i < GROWTH_AGES; i++)
 		g->ages[i] += from->ages[i];
+	g->instep += from->instep;
+	g->late += from->late;
+	return 0;
+}
+
+int growth_merge(struct growth *g, const struct growth *from)
+{
+	if (growth_merge_ages(g, from) < 0)
+		return -ENOMEM;
 	g->live += from->live;
 	g->before += from->before;
 	merge_early(g, from);
 	g->high += from->high;
 	g->drop += from->drop;
 	g->high_step = larger(g->high_step, from->high_step);
-	g->instep += from->instep;
-	g->late += from->late;
 	g->clean = larger(g->clean, from->clean);
 	g->rose = larger(g->rose, from->rose);
 	return merge_rises(g, from->rises);

@@ -127,6 +127,9 @@ void growth_coarsen(struct growth *g);
  */
 int growth_merge(struct growth *g, const struct growth *from);
 
+/* Adds what another place has freed, and when; no levels. 0 or -ENOMEM. */
+int growth_merge_ages(struct growth *g, const struct growth *from);
+
 /* True if a survivor of this step is older than `usual_age` allows at the end of `steps`. */
 bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age);
 

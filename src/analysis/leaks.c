@@ -826,7 +826,10 @@ struct leaks_findings *leaks_findings(const struct analyses *analyses, struct re
 	if (leaks == NULL || analyses->failed[ANALYSIS_ID_leaks] ||
 	    !(analyses->bits & SESSION_LEAKS))
 		return NULL;
-	return leaks_judge(leaks, replay);
+	return leaks_judge(leaks, replay,
+			   (const size_t[]){[GROWTH_KEPT] = LEAKS_PLACES,
+					    [GROWTH_SUSPECT] = LEAKS_PLACES,
+					    [GROWTH_LEAK] = SIZE_MAX / 2});
 }
 
 size_t leaks_climbing(const struct analyses *analyses, const struct replay *replay,

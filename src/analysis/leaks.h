@@ -26,6 +26,9 @@ struct analysis_view;
 #define LEAKS_EXAMPLES	 3u
 #define LEAKS_KEPT	 100u
 
+/* So many places of a verdict are told of one by one; the others of a pool are one place, the rest. */
+#define LEAKS_PLACES 10000u
+
 /* A block of a place. */
 struct leaks_block {
 	uint64_t address;
@@ -69,9 +72,12 @@ struct leaks_place {
 	double share;	       /* of all growth of its pool, 0 to 1 */
 	uint64_t full_steps; /* until the device is full at the rate of all its leaks; 0: unknown */
 	double full_seconds; /* the same; 0: unknown */
-	/* Its overdue blocks, or all of later steps if none is overdue; of kept places the first LEAKS_KEPT. Oldest first. */
-	const struct leaks_block *list;
+	uint64_t call_sites; /* of the rest; 0: it is one place */
+	/* Its overdue blocks, or all of later steps if none is overdue; of kept places the first LEAKS_KEPT. Oldest first. The rest has none. */
+	struct leaks_block *list;
 	size_t list_count;
+	uint64_t listed_blocks, listed_bytes; /* of these, or of those of the rest */
+	uint64_t late_blocks;		      /* of them: freed, but only behind the last step */
 	/* The first of the list that are worth to be shown; at most LEAKS_EXAMPLES. */
 	uint32_t example_count;
 };
@@ -106,7 +112,7 @@ struct leaks_findings {
 	double step_seconds; /* median length of a step; of a part if by_time; 0: unknown */
 	uint32_t last_step;  /* steps 2 to last_step were judged */
 	size_t leaks, suspects, kept; /* places */
-	/* Leaks by rate, then suspects by bytes, then kept places by bytes; the largest first. */
+	/* Leaks by rate, then suspects by bytes, then kept places by bytes; the largest first, and the rest last. All leaks are there. */
 	const struct leaks_place *places;
 	size_t place_count;
 	const struct leaks_pool *pools; /* by device and pool */

@@ -35,13 +35,11 @@ static void add_blocks(struct findings *out, struct finding_place *to,
 	to->examples = (struct finding_range){first, i};
 	if (from->verdict == GROWTH_KEPT)
 		return;
-	to->listed_blocks = from->list_count;
-	for (i = 0; i < from->list_count; i++) {
-		to->listed_bytes += from->list[i].size_bytes;
-		to->late_blocks += from->list[i].freed_late;
-	}
+	to->listed_blocks = from->listed_blocks;
+	to->listed_bytes = from->listed_bytes;
+	to->late_blocks = from->late_blocks;
 	/* What the driver gave by handles has no list. */
-	if (from->list_count == 0)
+	if (from->listed_blocks == 0)
 		to->listed_bytes = from->bytes;
 	if (from->verdict == GROWTH_LEAK) {
 		to->leaked_blocks = to->listed_blocks;
@@ -107,7 +105,8 @@ static void add_place(struct findings *out, struct replay *replay, const struct 
 		.device = from->device,
 		.pool = from->pool,
 		.owner = findings_text(out, owner),
-		.call_sites = 1,
+		.call_sites = from->call_sites == 0 ? 1 : from->call_sites,
+		.rest = from->call_sites != 0,
 		.blocks = from->blocks,
 		.bytes = from->bytes,
 		.overdue_blocks = from->overdue_blocks,
@@ -243,7 +242,10 @@ static void add_not_judged(const struct replay *replay, struct strbuf *out)
 
 int leaks_report(const void *state, struct replay *replay, struct findings *out)
 {
-	struct leaks_findings *f = leaks_judge(state, replay);
+	struct leaks_findings *f = leaks_judge(state, replay,
+					       (const size_t[]){[GROWTH_KEPT] = LEAKS_PLACES,
+								[GROWTH_SUSPECT] = LEAKS_PLACES,
+								[GROWTH_LEAK] = LEAKS_PLACES});
 	struct strbuf why = {0};
 	size_t i;
 
@@ -380,7 +382,10 @@ static void json_pools(const struct findings *f, struct json *json)
 
 static int json_blocks(const struct leaks *leaks, struct replay *replay, struct json *json)
 {
-	struct leaks_findings *f = leaks_judge(leaks, replay);
+	struct leaks_findings *f = leaks_judge(leaks, replay,
+					       (const size_t[]){[GROWTH_KEPT] = 0,
+								[GROWTH_SUSPECT] = SIZE_MAX / 2,
+								[GROWTH_LEAK] = SIZE_MAX / 2});
 	size_t i, k;
 
 	if (f == NULL)

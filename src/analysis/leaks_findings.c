@@ -11,13 +11,12 @@
 #include "analysis/leaks_judge.h"
 #include "findings/site.h"
 #include "base/array.h"
+#include "base/index.h"
 #include "base/vendors.h"
 #include "base/whole.h"
 
 /* So many places that have grown and stopped, one after the other, may be a pool that grows. */
-/* A call site that grows by reallocation has one block, or two while it copies. */
-#define COPIED_BLOCKS 2u
-#define POOL_GROWN    6u
+#define POOL_GROWN 6u
 
 /* By time: the fewest parts that are judged. */
 #define PARTS_MIN 50u
@@ -28,42 +27,95 @@
 void leaks_findings_free(struct leaks_findings *findings)
 {
 	struct leaks_result *found = (struct leaks_result *)(void *)findings;
+	size_t i;
 
 	if (found == NULL)
 		return;
+	for (i = 0; i < found->told.place_count; i++)
+		free(found->places[i].list);
 	free(found->places);
 	free(found->pools);
 	free(found->unjudged);
 	free(found->forecasts);
-	free(found->blocks);
 	free(found);
 }
 
 /* ---- places that are one ---- */
 
+static uint64_t hash_merged(uint32_t group, uint32_t site, uint64_t size)
+{
+	return (((uint64_t)group << 32 | site) + size * UINT64_C(0xd6e8feb86659fd93)) *
+	       UINT64_C(0x9fb21c651e98df25);
+}
+
+/* The merged place of a group, site and size, new or known; UINT32_MAX: no memory. */
+static uint32_t merged_at(struct judge *j, struct index *index, const struct place *place,
+			  uint32_t site)
+{
+	uint64_t hash = hash_merged(place->group, site, place->size);
+	struct index_search search = index_search(hash);
+	uint32_t at;
+
+	while (index_next(index, &search, &at)) {
+		const struct place *other = merged_place(j, &j->merged[at]);
+
+		if (other->group == place->group && other->size == place->size &&
+		    (other->stack == 0 ? 0 : site_of(j->replay, other->stack)) == site)
+			return at;
+	}
+	if (index_add(index, hash, j->merged_count) < 0)
+		return UINT32_MAX;
+	return (uint32_t)j->merged_count++;
+}
+
+/* Adds a place to a merged one. */
+static int join(struct judge *j, struct merged *merged, uint32_t place, bool is_new)
+{
+	const struct place *from = &j->leaks->places[place];
+
+	if (is_new)
+		*merged = (struct merged){.first = place};
+	else
+		j->next[merged->last] = place + 1;
+	merged->last = place;
+	j->groups[from->group].freed += (uint64_t)from->growth.instep + from->growth.late;
+	if (from->stack != 0)
+		return 0;
+	if (merged->growth == NULL)
+		merged->growth = calloc(1, sizeof(*merged->growth));
+	return merged->growth == NULL ? -ENOMEM : growth_merge(merged->growth, &from->growth);
+}
+
 static int merge_places(struct judge *j)
 {
 	const struct leaks *leaks = j->leaks;
-	struct map index = {0};
+	struct index index = {0};
 	size_t i;
 	int r = 0;
 
 	for (i = 0; i < leaks->place_count && r == 0; i++) {
 		const struct place *place = &leaks->places[i];
+		size_t before = j->merged_count;
 		uint32_t site = place->stack == 0 ? 0 : site_of(j->replay, place->stack);
-		struct map_key key = leaks_place_key(place->group, site, place->size);
-		const uint64_t *known = map_get(&index, key);
 
-		j->canon[i] = known != NULL ? (uint32_t)*known : (uint32_t)j->merged_count;
-		if (known == NULL) {
-			r = map_put(&index, key, j->merged_count);
-			j->merged[j->merged_count++] = (struct merged){
-				.size = place->size, .stack = place->stack, .group = place->group};
-		}
-		if (r == 0)
-			r = growth_merge(&j->merged[j->canon[i]].growth, &place->growth);
+		j->canon[i] = merged_at(j, &index, place, site);
+		if (j->canon[i] == UINT32_MAX)
+			r = -ENOMEM;
+		else
+			r = join(j, &j->merged[j->canon[i]], (uint32_t)i, j->merged_count > before);
 	}
-	map_fini(&index);
+	index_fini(&index);
+	return r;
+}
+
+/* The history of all that a merged place is made of. */
+static int growth_of(const struct judge *j, const struct merged *merged, struct growth *out)
+{
+	uint32_t at = merged->first + 1;
+	int r = 0;
+
+	for (; at != 0 && r == 0; at = j->next[at - 1])
+		r = growth_merge(out, &j->leaks->places[at - 1].growth);
 	return r;
 }
 
@@ -102,6 +154,24 @@ static int not_judged(struct judge *j, enum leaks_unjudged_reason reason, const 
 	return not_judged_all(j, reason, group, 1, bytes);
 }
 
+/* A block that its owner holds by right. */
+static int hold(struct judge *j, struct merged *merged, const struct block *block)
+{
+	struct held *held;
+
+	if (merged->held == 0) {
+		if (array_reserve(&j->held, &j->held_room, j->held_count + 1, sizeof(*j->held)) < 0)
+			return -ENOMEM;
+		j->held[j->held_count++] = (struct held){0};
+		merged->held = (uint32_t)j->held_count;
+	}
+	held = &j->held[merged->held - 1];
+	held->blocks++;
+	held->bytes += block->size_bytes;
+	held->owner = block->owner;
+	return 0;
+}
+
 /* True if a live block is judged as a part of its place; else it is noted why not. */
 static bool is_judged(struct judge *j, const struct block *block, uint32_t place, uint32_t step,
 		      int *out_error)
@@ -118,11 +188,7 @@ static bool is_judged(struct judge *j, const struct block *block, uint32_t place
 	group = j->leaks->groups[j->leaks->places[place].group];
 	pooled = j->leaks->devices[group.on].pooled;
 	if (leaks_owner_holds(j->replay, block->owner)) {
-		struct merged *merged = &j->merged[j->canon[place]];
-
-		merged->held_blocks++;
-		merged->held_bytes += block->size_bytes;
-		merged->held_owner = block->owner;
+		*out_error = hold(j, &j->merged[j->canon[place]], block);
 		return false;
 	}
 	if (leaks_is_claimed(j->leaks, &group, block))
@@ -149,11 +215,8 @@ static int gather(struct judge *j)
 		uint32_t step = leaks_step_of(j->leaks, block);
 
 		if (is_judged(j, block, place, step, &r))
-			j->survivors[j->survivor_count++] =
-				(struct survivor){.block = block,
-						  .place = j->canon[place],
-						  .step = step,
-						  .allocation_id = block->allocation_id};
+			j->survivors[j->survivor_count++] = (struct survivor){
+				.of = block, .place = j->canon[place] & INT32_MAX, .step = step};
 	}
 	for (i = 0; i < j->leaks->freed_count && j->found->told.judged; i++) {
 		const struct freed *freed = &j->leaks->freed[i];
@@ -162,10 +225,10 @@ static int gather(struct judge *j)
 		if (freed->step <= j->leaks->ended &&
 		    !(group->handles && j->leaks->devices[group->on].pooled))
 			j->survivors[j->survivor_count++] =
-				(struct survivor){.freed = freed,
-						  .place = j->canon[freed->place],
-						  .step = freed->step,
-						  .allocation_id = freed->block.allocation_id};
+				(struct survivor){.of = freed,
+						  .freed = 1,
+						  .place = j->canon[freed->place] & INT32_MAX,
+						  .step = freed->step};
 	}
 	return r;
 }
@@ -178,7 +241,7 @@ static int by_place(const void *a, const void *b)
 		return x->place < y->place ? -1 : 1;
 	if (x->step != y->step)
 		return x->step < y->step ? -1 : 1;
-	return x->allocation_id < y->allocation_id ? -1 : 1;
+	return survivor_id(x) < survivor_id(y) ? -1 : 1;
 }
 
 static int by_step(const void *a, const void *b)
@@ -191,17 +254,18 @@ static int by_step(const void *a, const void *b)
 /* Blocks of one call site may be of many layers. */
 static uint32_t survivor_owner(const struct replay *replay, const struct survivor *s)
 {
-	return replay_owner_plain(replay, s->block != NULL ? s->block->owner : s->freed->owner);
+	return replay_owner_plain(replay,
+				  s->freed ? survivor_freed(s)->owner : survivor_block(s)->owner);
 }
 
 /* ---- a place ---- */
 
 static struct leaks_block listed_block(const struct judge *j, const struct survivor *s)
 {
-	const struct block *block = s->block;
+	const struct block *block = survivor_block(s);
 
 	if (block == NULL)
-		return s->freed->block;
+		return survivor_freed(s)->block;
 	return (struct leaks_block){.address = block->address,
 				    .size_bytes = block->size_bytes,
 				    .allocation_id = block->allocation_id,
@@ -211,29 +275,34 @@ static struct leaks_block listed_block(const struct judge *j, const struct survi
 }
 
 /* Lists the overdue blocks, or all of later steps if none is overdue; of kept places the first, for there may be millions. */
-static void list_blocks(struct judge *j, struct leaks_place *place, const struct survivor *all,
-			size_t count)
+static int list_blocks(const struct judge *j, struct leaks_place *place, const struct survivor *all,
+		       size_t count)
 {
-	struct leaks_result *found = j->found;
-	struct leaks_block *list = found->blocks + found->block_count;
-	size_t i, listed = 0;
+	size_t i, most = place->verdict == GROWTH_KEPT && count > LEAKS_KEPT ? LEAKS_KEPT : count;
+	struct leaks_block *list = most == 0 ? NULL : calloc(most, sizeof(*list));
 
-	for (i = 0; i < count; i++) {
-		bool overdue = growth_is_overdue(all[i].step, j->leaks->ended, place->usual_age);
-
-		if (place->verdict == GROWTH_KEPT && listed == LEAKS_KEPT)
-			break;
-		if (place->verdict == GROWTH_KEPT ||
-		    (place->overdue_blocks > 0 && (place->reason != GROWTH_SIZES ||
-						   place->verdict == GROWTH_LEAK)
-			     ? overdue
-			     : all[i].step >= LEAKS_FIRST_STEP))
-			list[listed++] = listed_block(j, &all[i]);
-	}
-	found->block_count += listed;
+	if (most > 0 && list == NULL)
+		return -ENOMEM;
 	place->list = list;
-	place->list_count = listed;
-	place->example_count = listed < LEAKS_EXAMPLES ? (uint32_t)listed : LEAKS_EXAMPLES;
+	for (i = 0; i < count && place->list_count < most; i++) {
+		bool overdue = growth_is_overdue(all[i].step, j->leaks->ended, place->usual_age);
+		struct leaks_block *listed = &list[place->list_count];
+
+		if (place->verdict != GROWTH_KEPT &&
+		    !(place->overdue_blocks > 0 && (place->reason != GROWTH_SIZES ||
+						    place->verdict == GROWTH_LEAK)
+			      ? overdue
+			      : all[i].step >= LEAKS_FIRST_STEP))
+			continue;
+		*listed = listed_block(j, &all[i]);
+		place->listed_bytes += listed->size_bytes;
+		place->late_blocks += listed->freed_late;
+		place->list_count++;
+	}
+	place->listed_blocks = place->list_count;
+	place->example_count =
+		place->list_count < LEAKS_EXAMPLES ? (uint32_t)place->list_count : LEAKS_EXAMPLES;
+	return 0;
 }
 
 bool leaks_describe(const struct judge *j, struct leaks_place *place, const struct survivor *all,
@@ -305,55 +374,25 @@ void leaks_take_judgement(const struct judge *j, struct leaks_place *place, cons
  */
 static bool has_loop(const struct judge *j, uint32_t group, uint64_t blocks)
 {
-	uint64_t freed = 0;
-	size_t i;
-
-	for (i = 0; i < j->merged_count; i++) {
-		if (j->merged[i].group == group)
-			freed += (uint64_t)j->merged[i].growth.instep + j->merged[i].growth.late;
-	}
-	return freed >= blocks;
-}
-
-static bool is_gpu(const struct replay *replay, uint32_t device)
-{
-	size_t count, i;
-	const struct usage *usages = replay_usages(replay, &count);
-
-	for (i = 0; i < count; i++) {
-		if (usages[i].device == device)
-			return usages[i].vendor == VENDOR_CUDA;
-	}
-	return false;
-}
-
-static int add_place(struct judge *j, const struct leaks_place *place)
-{
-	struct leaks_result *found = j->found;
-
-	if (array_reserve(&found->places, &found->place_room, found->told.place_count + 1,
-			  sizeof(*found->places)) < 0)
-		return -ENOMEM;
-	found->places[found->told.place_count] = *place;
-	found->places[found->told.place_count++].on_gpu = is_gpu(j->replay, place->device);
-	return 0;
+	return j->groups[group].freed >= blocks;
 }
 
 /* Counts a place that is not kept into the growth of its pool. */
 static void count_growth(struct judge *j, const struct leaks_place *place, uint32_t group)
 {
 	if (place->verdict != GROWTH_KEPT)
-		j->growth_of[group] += place->share;
+		j->groups[group].growth_of += place->share;
 	if (place->verdict == GROWTH_LEAK)
-		j->leaking[group] += place->bytes_per_step;
+		j->groups[group].leaking += place->bytes_per_step;
 }
 
 int leaks_add_place(struct judge *j, struct leaks_place *place, const struct survivor *all,
 		    size_t count, uint32_t group)
 {
-	list_blocks(j, place, all, count);
+	int r = list_blocks(j, place, all, count);
+
 	count_growth(j, place, group);
-	return add_place(j, place);
+	return r < 0 ? r : leaks_take_place(j, place);
 }
 
 /* Of so many sizes that one of them comes again in few steps only. */
@@ -382,17 +421,18 @@ static bool is_held_by_maker(const struct judge *j, uint32_t stack)
 	       origin_is_holding(lines[i].file, lines[i].function);
 }
 
-static int judge_place(struct judge *j, const struct merged *merged, const struct survivor *all,
-		       size_t count)
+static int judge_growth(struct judge *j, const struct merged *merged, const struct growth *g,
+			const struct survivor *all, size_t count)
 {
-	const struct group *group = &j->leaks->groups[merged->group];
+	uint32_t stack = merged_place(j, merged)->stack, in = merged_place(j, merged)->group;
+	const struct group *group = &j->leaks->groups[in];
 	struct growth_facts facts = {.steps = j->leaks->ended,
-				     .stacks_known = merged->stack != 0,
+				     .stacks_known = stack != 0,
 				     .survivors = j->few,
 				     .survivor_count = count};
 	struct leaks_place place = {.pool = group->pool,
 				    .device = group->device,
-				    .stack = merged->stack,
+				    .stack = stack,
 				    .beside_pool = group->pool == POOL_hal &&
 						   j->leaks->devices[group->on].pooled};
 	struct growth_judgement judgement;
@@ -401,22 +441,22 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 	for (i = 0; i < count; i++)
 		j->few[i] = (struct growth_survivor){.step = all[i].step,
 						     .bytes = survivor_judged(&all[i])};
-	growth_judge(&merged->growth, &facts, &judgement);
-	leaks_take_judgement(j, &place, &merged->growth, &judgement);
-	if ((leaks_describe(j, &place, all, count) || is_held_by_maker(j, merged->stack)) &&
+	growth_judge(g, &facts, &judgement);
+	leaks_take_judgement(j, &place, g, &judgement);
+	if ((leaks_describe(j, &place, all, count) || is_held_by_maker(j, stack)) &&
 	    judgement.rises <= 2 && place.verdict != GROWTH_KEPT) {
 		place.verdict = GROWTH_KEPT;
 		place.reason = GROWTH_OWNED;
 	}
 	if (place.verdict == GROWTH_LEAK && j->found->told.by_time &&
-	    !has_loop(j, merged->group, place.overdue_blocks)) {
+	    !has_loop(j, in, place.overdue_blocks)) {
 		place.verdict = GROWTH_SUSPECT;
 		place.reason = GROWTH_TOO_SHORT;
 	}
 	place.share = (double)judgement.grown_bytes;
 	if (place.verdict == GROWTH_SUSPECT && place.reason == GROWTH_TOO_SHORT &&
 	    !j->found->told.by_time)
-		place.missing = growth_missing(&merged->growth, &facts, &judgement);
+		place.missing = growth_missing(g, &facts, &judgement);
 	if (is_loose(j, &place, all, count)) {
 		if (array_reserve(&j->loose, &j->loose_room, j->loose_count + 1,
 				  sizeof(*j->loose)) < 0)
@@ -428,7 +468,39 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 				       .merged = (uint32_t)(merged - j->merged)};
 		return 0;
 	}
-	return leaks_add_place(j, &place, all, count, merged->group);
+	return leaks_add_place(j, &place, all, count, in);
+}
+
+static int judge_place(struct judge *j, const struct merged *merged, const struct survivor *all,
+		       size_t count)
+{
+	struct growth g = {0};
+	int r;
+
+	if (merged->growth != NULL)
+		return judge_growth(j, merged, merged->growth, all, count);
+	r = growth_of(j, merged, &g);
+	if (r == 0)
+		r = judge_growth(j, merged, &g, all, count);
+	growth_fini(&g);
+	return r;
+}
+
+static int tell_held(struct judge *j, const struct merged *merged)
+{
+	const struct place *place = merged_place(j, merged);
+	const struct group *group = &j->leaks->groups[place->group];
+	const struct held *held = &j->held[merged->held - 1];
+
+	return leaks_take_place(j, &(struct leaks_place){.verdict = GROWTH_KEPT,
+							 .reason = GROWTH_OWNED,
+							 .pool = group->pool,
+							 .device = group->device,
+							 .owner = held->owner,
+							 .stack = place->stack,
+							 .usual_age = -1,
+							 .blocks = held->blocks,
+							 .bytes = held->bytes});
 }
 
 static int judge_places(struct judge *j)
@@ -445,17 +517,8 @@ static int judge_places(struct judge *j)
 		if (next > first)
 			r = judge_place(j, merged, j->survivors + first, next - first);
 		first = next;
-		if (merged->held_blocks > 0 && r == 0)
-			r = add_place(j, &(struct leaks_place){
-						 .verdict = GROWTH_KEPT,
-						 .reason = GROWTH_OWNED,
-						 .pool = j->leaks->groups[merged->group].pool,
-						 .device = j->leaks->groups[merged->group].device,
-						 .owner = merged->held_owner,
-						 .stack = merged->stack,
-						 .usual_age = -1,
-						 .blocks = merged->held_blocks,
-						 .bytes = merged->held_bytes});
+		if (merged->held != 0 && r == 0)
+			r = tell_held(j, merged);
 	}
 	return r < 0 ? r : leaks_settle_loose(j);
 }
@@ -484,7 +547,7 @@ static int judge_handles(struct judge *j)
 		leaks_take_judgement(j, &place, g, &judgement);
 		place.share = (double)judgement.grown_bytes;
 		count_growth(j, &place, (uint32_t)i);
-		r = add_place(j, &place);
+		r = leaks_take_place(j, &place);
 	}
 	return r;
 }
@@ -513,18 +576,14 @@ static int pool_growth(struct judge *j, const struct group *group, struct growth
 			r = growth_merge(g, by_level ? &leaks->devices[other->on].handles
 						     : &other->growth);
 	}
-	for (i = 0; i < j->merged_count && r == 0; i++) {
-		const struct growth *place = &j->merged[i].growth;
-		struct growth ages = {
-			.ages = place->ages, .instep = place->instep, .late = place->late};
-
-		if (same_pool(&leaks->groups[j->merged[i].group], group))
-			r = growth_merge(g, &ages);
+	for (i = 0; i < leaks->place_count && r == 0; i++) {
+		if (same_pool(&leaks->groups[leaks->places[i].group], group))
+			r = growth_merge_ages(g, &leaks->places[i].growth);
 	}
 	for (i = 0; i < j->survivor_count; i++) {
 		const struct survivor *s = &j->survivors[i];
 
-		if (same_pool(&leaks->groups[j->merged[s->place].group], group))
+		if (same_pool(&leaks->groups[merged_place(j, &j->merged[s->place])->group], group))
 			j->few[(*out_count)++] = (struct growth_survivor){
 				.step = s->step, .bytes = survivor_bytes(s)};
 	}
@@ -554,7 +613,7 @@ static void fill_pool(const struct judge *j, const struct group *group, struct l
 
 	for (i = 0; i < j->leaks->group_count; i++) {
 		if (same_pool(&j->leaks->groups[i], group))
-			leaking += j->leaking[i];
+			leaking += j->groups[i].leaking;
 	}
 	pool->peak_bytes = usage == NULL ? 0 : usage->peak_bytes;
 	if (usage != NULL)
@@ -569,18 +628,16 @@ static void fill_pool(const struct judge *j, const struct group *group, struct l
 /* A pool is the sum of its places: if all are kept, and few of them have ever grown, so is the pool. */
 static bool all_kept(const struct judge *j, const struct group *group)
 {
-	size_t i, grown = 0;
+	size_t i, stopped = 0;
 
-	for (i = 0; i < j->found->told.place_count; i++) {
-		const struct leaks_place *place = &j->found->places[i];
-
-		if (place->pool != group->pool || place->device != group->device)
+	for (i = 0; i < j->leaks->group_count; i++) {
+		if (!same_pool(&j->leaks->groups[i], group))
 			continue;
-		if (place->verdict != GROWTH_KEPT)
+		if (j->groups[i].unkept)
 			return false;
-		grown += place->reason == GROWTH_STOPPED;
+		stopped += j->groups[i].stopped;
 	}
-	return grown < POOL_GROWN;
+	return stopped < POOL_GROWN;
 }
 
 static int judge_pool(struct judge *j, const struct group *group)
@@ -664,15 +721,12 @@ static struct device_growth growth_on(const struct judge *j, uint32_t device)
 	size_t i;
 
 	for (i = 0; i < j->leaks->group_count; i++)
-		growth.leaking += j->leaks->groups[i].device == device ? j->leaking[i] : 0;
-	for (i = 0; i < j->found->told.place_count; i++) {
-		const struct leaks_place *place = &j->found->places[i];
-
-		if (place->device != device || place->verdict != GROWTH_LEAK ||
-		    place->reason != GROWTH_CLIMBS || place->blocks > COPIED_BLOCKS)
-			continue;
-		growth.copied += place->bytes_per_step;
-		growth.copied_bytes += (double)place->bytes;
+		growth.leaking += j->leaks->groups[i].device == device ? j->groups[i].leaking : 0;
+	for (i = 0; i < j->leaks->device_count; i++) {
+		if (j->leaks->devices[i].device == device) {
+			growth.copied = j->devices[i].copied;
+			growth.copied_bytes = j->devices[i].copied_bytes;
+		}
 	}
 	return growth;
 }
@@ -715,32 +769,13 @@ static void forecast(struct judge *j)
 			const struct group *group = &j->leaks->groups[k];
 
 			if (group->pool == place->pool && group->device == place->device)
-				total += j->growth_of[k];
+				total += j->groups[k].growth_of;
 		}
 		place->share =
 			total > 0 && place->verdict != GROWTH_KEPT ? place->share / total : 0;
 	}
 	for (i = 0; i < j->leaks->device_count; i++)
 		forecast_device(j, &j->leaks->devices[i]);
-}
-
-/* Leaks by rate, suspects and kept places by bytes. */
-static int by_weight(const void *a, const void *b)
-{
-	const struct leaks_place *x = a, *y = b;
-
-	if (x->verdict != y->verdict)
-		return x->verdict > y->verdict ? -1 : 1;
-	if (x->verdict == GROWTH_LEAK && x->bytes_per_step != y->bytes_per_step)
-		return x->bytes_per_step > y->bytes_per_step ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	if (x->list_count != 0 && y->list_count != 0)
-		return x->list[0].allocation_id < y->list[0].allocation_id ? -1 : 1;
-	return x->list_count != y->list_count ? (x->list_count > y->list_count ? -1 : 1)
-					      : (int)x->pool - (int)y->pool;
 }
 
 static int by_reason(const void *a, const void *b)
@@ -761,26 +796,21 @@ static int by_device(const void *a, const void *b)
 	return (int)x->pool - (int)y->pool;
 }
 
-static void finish(struct judge *j)
+static int finish(struct judge *j)
 {
 	struct leaks_result *found = j->found;
 	struct leaks_findings *told = &found->told;
+	int r = leaks_sort_places(j);
 	size_t i;
 
+	if (r < 0)
+		return r;
 	forecast(j);
-	if (told->place_count > 0)
-		qsort(found->places, told->place_count, sizeof(*found->places), by_weight);
 	if (told->pool_count > 0)
 		qsort(found->pools, told->pool_count, sizeof(*found->pools), by_device);
 	if (told->unjudged_count > 0)
 		qsort(found->unjudged, told->unjudged_count, sizeof(*found->unjudged), by_reason);
-	told->clean = told->judged;
-	for (i = 0; i < told->place_count; i++) {
-		told->leaks += found->places[i].verdict == GROWTH_LEAK;
-		told->suspects += found->places[i].verdict == GROWTH_SUSPECT;
-		told->kept += found->places[i].verdict == GROWTH_KEPT;
-		told->clean &= found->places[i].verdict == GROWTH_KEPT;
-	}
+	told->clean = told->judged && told->leaks + told->suspects == 0;
 	for (i = 0; i < told->pool_count; i++)
 		told->clean &= found->pools[i].verdict == GROWTH_KEPT;
 	for (i = 0; i < told->unjudged_count; i++)
@@ -790,6 +820,7 @@ static void finish(struct judge *j)
 	told->pools = found->pools;
 	told->unjudged = found->unjudged;
 	told->forecasts = found->forecasts;
+	return 0;
 }
 
 /*
@@ -816,40 +847,61 @@ static int note_unseen_pool(struct judge *j)
 static int judge_all(struct judge *j)
 {
 	size_t room = replay_count_observed(j->replay) + j->leaks->freed_count + 1;
-	size_t places = j->leaks->place_count + 1, groups;
+	size_t places = j->leaks->place_count + 1;
 	int r;
 
 	j->canon = calloc(places, sizeof(*j->canon));
+	j->next = calloc(places, sizeof(*j->next));
 	j->merged = calloc(places, sizeof(*j->merged));
 	j->survivors = calloc(room, sizeof(*j->survivors));
 	j->few = calloc(room, sizeof(*j->few));
-	j->found->blocks = calloc(room, sizeof(*j->found->blocks));
-	if (j->canon == NULL || j->merged == NULL || j->survivors == NULL || j->few == NULL ||
-	    j->found->blocks == NULL)
+	j->groups = calloc(j->leaks->group_count + 1, sizeof(*j->groups));
+	j->devices = calloc(j->leaks->device_count + 1, sizeof(*j->devices));
+	if (j->canon == NULL || j->next == NULL || j->merged == NULL || j->survivors == NULL ||
+	    j->few == NULL || j->groups == NULL || j->devices == NULL)
 		return -ENOMEM;
 	r = merge_places(j);
 	if (r == 0)
 		r = gather(j);
-	groups = j->leaks->group_count + 1;
-	j->growth_of = calloc(groups, sizeof(*j->growth_of));
-	j->leaking = calloc(groups, sizeof(*j->leaking));
-	if (j->growth_of == NULL || j->leaking == NULL)
-		return -ENOMEM;
 	if (r == 0)
 		r = judge_places(j);
 	if (r == 0 && j->found->told.judged)
 		r = judge_handles(j);
 	if (r == 0)
 		r = note_unseen_pool(j);
-	return r < 0 ? r : judge_pools(j);
+	if (r == 0)
+		r = judge_pools(j);
+	return r < 0 ? r : finish(j);
 }
 
-struct leaks_findings *leaks_judge(const struct leaks *leaks, struct replay *replay)
+static void judge_fini(struct judge *j)
+{
+	size_t i;
+
+	for (i = 0; i < j->merged_count; i++) {
+		if (j->merged[i].growth != NULL)
+			growth_fini(j->merged[i].growth);
+		free(j->merged[i].growth);
+	}
+	free(j->canon);
+	free(j->next);
+	free(j->merged);
+	free(j->held);
+	free(j->survivors);
+	free(j->few);
+	free(j->loose);
+	free(j->rest);
+	free(j->groups);
+	free(j->devices);
+}
+
+struct leaks_findings *leaks_judge(const struct leaks *leaks, struct replay *replay,
+				   const size_t most[3])
 {
 	struct judge j = {.leaks = leaks, .replay = replay};
-	size_t i;
 	int r;
 
+	memcpy(j.most, most, sizeof(j.most));
 	j.found = calloc(1, sizeof(*j.found));
 	if (j.found == NULL)
 		return NULL;
@@ -860,17 +912,7 @@ struct leaks_findings *leaks_judge(const struct leaks *leaks, struct replay *rep
 	j.found->told.last_step = leaks->ended + (leaks->by_step ? leaks->offset : 0);
 	j.found->told.step_seconds = median_seconds(leaks);
 	r = judge_all(&j);
-	if (r == 0)
-		finish(&j);
-	for (i = 0; i < j.merged_count; i++)
-		growth_fini(&j.merged[i].growth);
-	free(j.canon);
-	free(j.merged);
-	free(j.survivors);
-	free(j.few);
-	free(j.loose);
-	free(j.growth_of);
-	free(j.leaking);
+	judge_fini(&j);
 	if (r < 0) {
 		leaks_findings_free(&j.found->told);
 		return NULL;

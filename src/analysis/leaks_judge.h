@@ -9,22 +9,24 @@
 
 /* A block that counts: it lives, or was freed only behind the last step. */
 struct survivor {
-	const struct block *block; /* NULL: it was freed */
-	const struct freed *freed;
-	uint32_t place; /* of `merged` */
+	const void *of;	     /* struct block, or struct freed */
+	uint32_t place : 31; /* of `merged` */
+	uint32_t freed : 1;
 	uint32_t step;
-	uint64_t allocation_id;
 };
 
-/* Places of the replay that are one. */
+/* Memory of a place that an owner holds by right; not in its growth. */
+struct held {
+	uint64_t blocks, bytes;
+	uint32_t owner;
+};
+
+/* Places of the replay that are one. There may be millions. */
 struct merged {
-	struct growth growth;
-	uint64_t size;
-	uint32_t stack, group;
+	struct growth *growth; /* of places without a stack; others have it while they are judged */
+	uint32_t first, last;  /* of its places, a list by `judge.next` */
+	uint32_t held;	       /* index + 1 */
 	bool loose;
-	uint64_t held_blocks,
-		held_bytes; /* by an owner that holds its memory by right; not in `growth` */
-	uint32_t held_owner;
 };
 
 struct leaks_result {
@@ -33,8 +35,21 @@ struct leaks_result {
 	struct leaks_pool *pools;
 	struct leaks_unjudged *unjudged;
 	struct device_forecast *forecasts;
-	struct leaks_block *blocks; /* of all places */
-	size_t place_room, pool_room, unjudged_room, forecast_room, block_count;
+	size_t place_room, pool_room, unjudged_room, forecast_room;
+};
+
+/* What is asked of the places of a group while they are added. */
+struct group_sums {
+	uint64_t freed;	  /* blocks that they freed */
+	double growth_of; /* growth in bytes */
+	double leaking;	  /* rate of leaks */
+	size_t stopped;	  /* have grown and stopped */
+	bool unkept;	  /* one is no kept one */
+};
+
+/* The same of a device. */
+struct device_sums {
+	double copied, copied_bytes; /* rate and bytes of leaks that grow by reallocation */
 };
 
 /*
@@ -51,28 +66,58 @@ struct judge {
 	const struct leaks *leaks;
 	struct replay *replay;
 	struct leaks_result *found;
+	size_t most[3];	 /* places of a verdict that are told of one by one */
+	size_t count[3]; /* places of a verdict in `found` */
+	struct leaks_place *rest;
+	size_t rest_count, rest_room;
 	uint32_t *canon; /* by place: index of `merged` */
+	uint32_t *next;	 /* by place: the next that is the same one, + 1 */
 	struct merged *merged;
 	size_t merged_count;
+	struct held *held;
+	size_t held_count, held_room;
 	struct survivor *survivors; /* by place, then by age */
 	size_t survivor_count;
 	struct growth_survivor *few; /* of the place in question */
 	struct loose *loose;	     /* places that are held back, of all groups */
 	size_t loose_count, loose_room;
-	double *growth_of; /* by group: growth of its places in bytes */
-	double *leaking;   /* by group: rate of its leaks */
+	struct group_sums *groups;   /* by group */
+	struct device_sums *devices; /* by device */
 };
+
+/* NULL: it lives. */
+static inline const struct freed *survivor_freed(const struct survivor *s)
+{
+	return s->freed ? s->of : NULL;
+}
+
+/* NULL: it was freed. */
+static inline const struct block *survivor_block(const struct survivor *s)
+{
+	return s->freed ? NULL : s->of;
+}
 
 static inline uint64_t survivor_bytes(const struct survivor *s)
 {
-	return s->block != NULL ? s->block->size_bytes : s->freed->block.size_bytes;
+	return s->freed ? survivor_freed(s)->block.size_bytes : survivor_block(s)->size_bytes;
+}
+
+static inline uint64_t survivor_id(const struct survivor *s)
+{
+	return s->freed ? survivor_freed(s)->block.allocation_id : survivor_block(s)->allocation_id;
 }
 
 /* The same as growth is judged. */
 static inline uint64_t survivor_judged(const struct survivor *s)
 {
-	return s->block != NULL ? judged_bytes(s->block)
-				: s->freed->block.size_bytes - s->freed->unused;
+	return s->freed ? survivor_bytes(s) - survivor_freed(s)->unused
+			: judged_bytes(survivor_block(s));
+}
+
+/* What tells merged places apart. */
+static inline const struct place *merged_place(const struct judge *j, const struct merged *merged)
+{
+	return &j->leaks->places[merged->first];
 }
 
 /* What the rule said about a place. */
@@ -86,6 +131,12 @@ bool leaks_describe(const struct judge *j, struct leaks_place *place, const stru
 /* Adds a place that is judged and described, and lists its blocks; `group` is that of its pool. 0 or -ENOMEM. */
 int leaks_add_place(struct judge *j, struct leaks_place *place, const struct survivor *all,
 		    size_t count, uint32_t group);
+
+/* Adds a place; beyond twice as many of a verdict as are wanted the least become the rest. It takes the list over. 0 or -ENOMEM. */
+int leaks_take_place(struct judge *j, struct leaks_place *place);
+
+/* The places in their order, and the rest. 0 or -ENOMEM. */
+int leaks_sort_places(struct judge *j);
 
 /* Judges the places that were held back. 0 or -ENOMEM. */
 int leaks_settle_loose(struct judge *j);

@@ -43,12 +43,12 @@ static int by_age(const void *a, const void *b)
 
 	if (x->step != y->step)
 		return x->step < y->step ? -1 : 1;
-	return x->allocation_id < y->allocation_id ? -1 : 1;
+	return survivor_id(x) < survivor_id(y) ? -1 : 1;
 }
 
 static bool is_of(const struct judge *j, const struct loose *loose, uint32_t group)
 {
-	return j->merged[loose->merged].group == group;
+	return merged_place(j, &j->merged[loose->merged])->group == group;
 }
 
 /* The history of all loose places of a group: that of the pool where they are nearly all of its growth, else the sum of their own. */
@@ -58,17 +58,17 @@ static int pile_growth(const struct judge *j, uint32_t group, struct pile *pile)
 	size_t i;
 	int r;
 
-	pile->alone = 10 * j->growth_of[group] <= (double)growth_since_first(pool);
+	pile->alone = 10 * j->groups[group].growth_of <= (double)growth_since_first(pool);
 	r = pile->alone ? growth_merge(&pile->growth, pool) : 0;
 	for (i = 0; i < j->merged_count && r == 0; i++) {
 		const struct merged *merged = &j->merged[i];
-		struct growth ages = {.ages = merged->growth.ages,
-				      .instep = merged->growth.instep,
-				      .late = merged->growth.late};
 
-		if (merged->group == group && merged->stack == 0)
-			r = growth_merge(&pile->growth,
-					 pile->alone || !merged->loose ? &ages : &merged->growth);
+		if (merged->growth == NULL || merged_place(j, merged)->group != group)
+			continue;
+		if (pile->alone || !merged->loose)
+			r = growth_merge_ages(&pile->growth, merged->growth);
+		else
+			r = growth_merge(&pile->growth, merged->growth);
 	}
 	return r;
 }
@@ -289,10 +289,11 @@ static bool lengthen(const struct judge *j, uint32_t group, uint64_t step, struc
 	for (i = 0; i < j->merged_count; i++) {
 		const struct merged *m = &j->merged[i];
 
-		if (m->group == group && m->stack == 0 && m->size < chain->size &&
-		    chain->size - m->size <= step &&
-		    m->growth.high_step + chain->pause == chain->first &&
-		    gave_way(&m->growth, chain->first)) {
+		if (m->growth != NULL && merged_place(j, m)->group == group &&
+		    merged_place(j, m)->size < chain->size &&
+		    chain->size - merged_place(j, m)->size <= step &&
+		    m->growth->high_step + chain->pause == chain->first &&
+		    gave_way(m->growth, chain->first)) {
 			if (found != NULL)
 				return false;
 			found = m;
@@ -300,8 +301,8 @@ static bool lengthen(const struct judge *j, uint32_t group, uint64_t step, struc
 	}
 	if (found == NULL)
 		return false;
-	chain->first = found->growth.high_step;
-	chain->size = found->size;
+	chain->first = found->growth->high_step;
+	chain->size = merged_place(j, found)->size;
 	chain->count++;
 	return true;
 }
@@ -310,11 +311,11 @@ static bool lengthen(const struct judge *j, uint32_t group, uint64_t step, struc
 static struct chain even_chain(const struct judge *j, uint32_t group, const struct merged *last,
 			       const struct merged *before)
 {
-	uint64_t rise = last->size - before->size;
+	uint64_t rise = merged_place(j, last)->size - merged_place(j, before)->size;
 	struct chain chain = {.count = 1,
-			      .first = last->growth.high_step,
-			      .pause = last->growth.high_step - before->growth.high_step,
-			      .size = last->size};
+			      .first = last->growth->high_step,
+			      .pause = last->growth->high_step - before->growth->high_step,
+			      .size = merged_place(j, last)->size};
 
 	while (rise < chain.size && chain.pause < chain.first) {
 		const uint64_t *known =
@@ -339,12 +340,13 @@ static bool find_even_chain(const struct judge *j, uint32_t group, const struct 
 	for (i = 0; i < j->merged_count; i++) {
 		const struct merged *m = &j->merged[i];
 
-		if (m->group != group || m->stack != 0 || m->size >= last->size ||
-		    !gave_way(&m->growth, last->growth.high_step))
+		if (m->growth == NULL || merged_place(j, m)->group != group ||
+		    merged_place(j, m)->size >= merged_place(j, last)->size ||
+		    !gave_way(m->growth, last->growth->high_step))
 			continue;
 		*out = even_chain(j, group, last, m);
 		if (out->count >= CHAIN_EVEN &&
-		    j->leaks->ended - last->growth.high_step <= out->pause)
+		    j->leaks->ended - last->growth->high_step <= out->pause)
 			return true;
 	}
 	return false;
@@ -355,15 +357,16 @@ static bool find_chain(const struct judge *j, uint32_t group, const struct loose
 		       struct chain *out)
 {
 	const struct merged *last = &j->merged[loose->merged];
-	uint32_t at = last->growth.high_step, pause;
+	uint64_t size = merged_place(j, last)->size;
+	uint32_t at = last->growth->high_step, pause;
 
 	if (find_even_chain(j, group, last, out))
 		return true;
 	for (pause = 1; pause * (CHAIN_MIN - 1) < at; pause++) {
-		*out = (struct chain){.count = 1, .first = at, .pause = pause, .size = last->size};
+		*out = (struct chain){.count = 1, .first = at, .pause = pause, .size = size};
 		if (j->leaks->ended - at > pause)
 			continue;
-		while (lengthen(j, group, last->size / (CHAIN_MIN / 2), out))
+		while (lengthen(j, group, size / (CHAIN_MIN / 2), out))
 			;
 		if (out->count >= CHAIN_MIN)
 			return true;
@@ -388,13 +391,13 @@ static int tell_chains(struct judge *j, uint32_t group, const struct pile *pile)
 
 		if (r == 0 && is_of(j, loose, group) && find_chain(j, group, loose, &chain)) {
 			const struct merged *last = &j->merged[loose->merged];
-			double steps = last->growth.high_step - chain.first;
-			uint64_t grown = (last->size - chain.size) * loose->count;
+			double steps = last->growth->high_step - chain.first;
+			uint64_t grown = (merged_place(j, last)->size - chain.size) * loose->count;
 			struct growth_judgement judgement = {.verdict = GROWTH_LEAK,
 							     .reason = GROWTH_CLIMBS,
 							     .usual_age = (int32_t)chain.pause,
 							     .first = chain.first,
-							     .last = last->growth.high_step,
+							     .last = last->growth->high_step,
 							     .rises = chain.count - 1,
 							     .grown_bytes = grown,
 							     .rate = (double)grown / steps};
@@ -445,7 +448,7 @@ static struct loose *find_replacement(struct judge *j, uint32_t group, struct pi
 		found = &j->loose[i];
 	}
 	for (i = 0; i < j->survivor_count; i++) {
-		if (j->merged[j->survivors[i].place].group == group)
+		if (merged_place(j, &j->merged[j->survivors[i].place])->group == group)
 			others += later_bytes(&j->survivors[i], 1);
 	}
 	if (found == NULL || 10 * (others - most) > grown ||
@@ -485,9 +488,9 @@ static bool has_record(const struct judge *j, uint32_t group, const struct pile 
 	for (i = 0; i < j->merged_count; i++) {
 		const struct merged *merged = &j->merged[i];
 
-		if (merged->group == group && merged->stack == 0 && merged->size > freed &&
-		    merged->growth.late > 0)
-			freed = merged->size;
+		if (merged->growth != NULL && merged_place(j, merged)->group == group &&
+		    merged_place(j, merged)->size > freed && merged->growth->late > 0)
+			freed = merged_place(j, merged)->size;
 	}
 	for (i = 0; i < pile->count; i++) {
 		if (survivor_bytes(&pile->all[i]) > lives)

@@ -16,7 +16,7 @@
 
 #include "findings/site.h"
 #include "base/array.h"
-#include "base/hash.h"
+#include "base/index.h"
 
 #define SIZE_CLASSES 65u
 
@@ -24,6 +24,9 @@
 #define SCREEN_LINES  5u
 #define DETAIL_PLACES 1000u
 #define DETAIL_STACKS 20u
+
+/* The rest of a peak, by owner. */
+#define RESTS_MAX 64u
 
 /* Memory in a place. */
 struct hold {
@@ -366,37 +369,59 @@ static struct hold hold_at_peak(const struct peak_state *state, const struct pla
 	return place->epoch == state->pools[place->key.pool].epoch ? place->at_peak : place->now;
 }
 
-/* The place of the answer that a place belongs to, added if there is none. */
-static int add_to_peak(struct replay *replay, struct peak *peak, struct map *index,
-		       const struct place *place, const struct hold *hold)
+static uint64_t hash_key(uint32_t site, const struct place_key *key)
 {
-	struct peak_place *found = &peak->places[peak->place_count];
-	struct map_key key;
-	const uint64_t *known;
+	uint64_t hash = ((uint64_t)site << 32 | key->owner) * UINT64_C(0x9e3779b97f4a7c15);
 
-	*found = (struct peak_place){.site = site_of(replay, place->key.stack),
-				     .owner = place->key.owner,
-				     .size_class = (uint8_t)place->key.size_class,
-				     .outside = place->key.outside != 0};
-	key = (struct map_key){(uint64_t)found->site << 32 | found->owner,
-			       (uint64_t)place->key.pool << 16 | (uint64_t)found->outside << 8 |
-				       found->size_class};
-	known = map_get(index, key);
-	if (known != NULL)
-		found = &peak->places[*known];
-	else if (map_put(index, key, peak->place_count++) < 0)
-		return -ENOMEM;
-	found->bytes += hold->bytes;
-	found->blocks += hold->blocks;
-	peak->bytes += hold->bytes;
-	peak->blocks += hold->blocks;
-	return 0;
+	return (hash ^ hash >> 29 ^
+		((uint64_t)key->pool << 32 | (uint64_t)key->outside << 16 | key->size_class)) *
+	       UINT64_C(0xd6e8feb86659fd93);
+}
+
+static bool is_same(struct replay *replay, const struct place_key *x, const struct place_key *y)
+{
+	return x->owner == y->owner && x->pool == y->pool && x->outside == y->outside &&
+	       x->size_class == y->size_class &&
+	       (x->stack == y->stack || site_of(replay, x->stack) == site_of(replay, y->stack));
+}
+
+/* Adds what each place held to the first place that is the same by functions and lines. */
+static int merge_holds(const struct peak_state *state, struct replay *replay, struct hold *holds)
+{
+	struct index index = {0};
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < state->place_count && r == 0; i++) {
+		const struct place *place = &state->places[i];
+		struct hold hold = hold_at_peak(state, place);
+		uint64_t hash = hash_key(site_of(replay, place->key.stack), &place->key);
+		struct index_search search = index_search(hash);
+		uint32_t at;
+		bool found;
+
+		if (hold.blocks == 0)
+			continue;
+		do {
+			found = index_next(&index, &search, &at);
+		} while (found && !is_same(replay, &state->places[at].key, &place->key));
+		if (!found) {
+			r = index_add(&index, hash, i);
+			at = (uint32_t)i;
+		}
+		holds[at].bytes += hold.bytes;
+		holds[at].blocks += hold.blocks;
+	}
+	index_fini(&index);
+	return r;
 }
 
 static int places_by_bytes(const void *a, const void *b)
 {
 	const struct peak_place *x = a, *y = b;
 
+	if ((x->call_sites != 0) != (y->call_sites != 0))
+		return x->call_sites != 0 ? 1 : -1;
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
 	if (x->site != y->site)
@@ -404,6 +429,53 @@ static int places_by_bytes(const void *a, const void *b)
 	if (x->owner != y->owner)
 		return x->owner < y->owner ? -1 : 1;
 	return (x->outside << 8 | x->size_class) - (y->outside << 8 | y->size_class);
+}
+
+/* Sorts the places of a peak. Where there are too many, the least become the rest: one for each owner. */
+static void cut(struct peak *peak, size_t most)
+{
+	size_t i, from = 0, rests = 0;
+
+	qsort(peak->places, peak->place_count, sizeof(*peak->places), places_by_bytes);
+	while (from < peak->place_count && from < most && peak->places[from].call_sites == 0)
+		from++;
+	for (i = from; i < peak->place_count; i++) {
+		struct peak_place place = peak->places[i], *rest = &peak->places[from];
+
+		while (rest < &peak->places[from + rests] && rest->owner != place.owner)
+			rest++;
+		if (rests == RESTS_MAX && rest == &peak->places[from + rests])
+			rest--; /* of several owners then */
+		else if (rest == &peak->places[from + rests])
+			peak->places[from + rests++] = (struct peak_place){.owner = place.owner};
+		rest->bytes += place.bytes;
+		rest->blocks += place.blocks;
+		rest->call_sites += place.call_sites == 0 ? 1 : place.call_sites;
+		if (rests == RESTS_MAX && rest->owner != place.owner)
+			rest->owner = 0;
+	}
+	peak->place_count = from + rests;
+	if (rests > 1)
+		qsort(peak->places, peak->place_count, sizeof(*peak->places), places_by_bytes);
+}
+
+static int add_to_peak(struct replay *replay, struct peak *peak, size_t *room, size_t most,
+		       const struct place_key *key, const struct hold *hold)
+{
+	if (peak->place_count / 2 >= most)
+		cut(peak, most);
+	if (array_reserve(&peak->places, room, peak->place_count + 1, sizeof(*peak->places)) < 0)
+		return -ENOMEM;
+	peak->places[peak->place_count++] =
+		(struct peak_place){.site = site_of(replay, key->stack),
+				    .owner = key->owner,
+				    .size_class = (uint8_t)key->size_class,
+				    .outside = key->outside != 0,
+				    .bytes = hold->bytes,
+				    .blocks = hold->blocks};
+	peak->bytes += hold->bytes;
+	peak->blocks += hold->blocks;
+	return 0;
 }
 
 static int peaks_by_bytes(const void *a, const void *b)
@@ -427,20 +499,16 @@ void peaks_fini(struct peaks *peaks)
 	*peaks = (struct peaks){0};
 }
 
-/* One peak for each pool that held something, in the order of usages; `wanted[i]` counts its places before they are merged. */
+/* One peak for each pool, in the order of usages. */
 static int begin_peaks(const struct peak_state *state, const struct replay *replay,
 		       struct peaks *out)
 {
-	size_t usage_count, i, *wanted = calloc(state->pool_count + 1, sizeof(*wanted));
+	size_t usage_count, i;
 	const struct usage *usages = replay_usages(replay, &usage_count);
 
 	out->all = calloc(state->pool_count + 1, sizeof(*out->all));
-	if (wanted == NULL || out->all == NULL) {
-		free(wanted);
+	if (out->all == NULL)
 		return -ENOMEM;
-	}
-	for (i = 0; i < state->place_count; i++)
-		wanted[state->places[i].key.pool]++;
 	for (i = 0; i < state->pool_count && i < usage_count; i++) {
 		const struct pool_peak *pool = &state->pools[i];
 
@@ -453,34 +521,42 @@ static int begin_peaks(const struct peak_state *state, const struct replay *repl
 				pool->fresh ? reserved_by(&usages[i]) : pool->reserved_bytes,
 			/* A window opens a first step, also where nothing marks any. */
 			.step = replay_steps(replay) == 0 ? 0 : pool->step,
-			.places = calloc(wanted[i] + 1, sizeof(struct peak_place)),
 		};
 		out->count = i + 1;
-		if (out->all[i].places == NULL) {
-			free(wanted);
-			return -ENOMEM;
-		}
 	}
-	free(wanted);
 	return 0;
 }
 
-static int find_peaks(const struct peak_state *state, struct replay *replay, struct peaks *out)
+/* What places held, given to the peaks of their pools. */
+static int fill_peaks(const struct peak_state *state, struct replay *replay, size_t most,
+		      struct peaks *out)
 {
-	struct map index = {0};
+	struct hold *holds = calloc(state->place_count + 1, sizeof(*holds));
+	size_t *rooms = calloc(out->count + 1, sizeof(*rooms)), i;
+	int r = holds == NULL || rooms == NULL ? -ENOMEM : merge_holds(state, replay, holds);
+
+	for (i = 0; i < state->place_count && r == 0; i++) {
+		const struct place_key *key = &state->places[i].key;
+
+		if (holds[i].blocks > 0 && key->pool < out->count)
+			r = add_to_peak(replay, &out->all[key->pool], &rooms[key->pool], most, key,
+					&holds[i]);
+	}
+	free(holds);
+	free(rooms);
+	return r;
+}
+
+static int find_peaks(const struct peak_state *state, struct replay *replay, size_t most,
+		      struct peaks *out)
+{
 	size_t i, kept = 0;
 	int r;
 
 	*out = (struct peaks){0};
 	r = begin_peaks(state, replay, out);
-	for (i = 0; i < state->place_count && r == 0; i++) {
-		const struct place *place = &state->places[i];
-		struct hold hold = hold_at_peak(state, place);
-
-		if (hold.blocks > 0 && place->key.pool < out->count)
-			r = add_to_peak(replay, &out->all[place->key.pool], &index, place, &hold);
-	}
-	map_fini(&index);
+	if (r == 0)
+		r = fill_peaks(state, replay, most, out);
 	if (r < 0) {
 		peaks_fini(out);
 		return r;
@@ -492,7 +568,7 @@ static int find_peaks(const struct peak_state *state, struct replay *replay, str
 			free(peak->places);
 			continue;
 		}
-		qsort(peak->places, peak->place_count, sizeof(*peak->places), places_by_bytes);
+		cut(peak, most);
 		out->all[kept++] = *peak;
 	}
 	out->count = kept;
@@ -501,13 +577,15 @@ static int find_peaks(const struct peak_state *state, struct replay *replay, str
 	return 0;
 }
 
-int peaks_find(const struct analyses *analyses, struct replay *replay, struct peaks *out)
+int peaks_find(const struct analyses *analyses, struct replay *replay, size_t most,
+	       struct peaks *out)
 {
 	const struct peak_state *state = analyses->state[ANALYSIS_ID_peak];
 
 	*out = (struct peaks){0};
-	return state == NULL || analyses->failed[ANALYSIS_ID_peak] ? 0
-								   : find_peaks(state, replay, out);
+	return state == NULL || analyses->failed[ANALYSIS_ID_peak]
+		       ? 0
+		       : find_peaks(state, replay, most, out);
 }
 
 /* ---- findings ---- */
@@ -541,7 +619,8 @@ static void add_peak(struct findings *out, const struct replay *replay, const st
 			.bytes = place->bytes,
 			.blocks = place->blocks,
 			.owner = findings_text(out, replay_owner_text(replay, place->owner)),
-			.call_sites = 1,
+			.call_sites = place->call_sites == 0 ? 1 : place->call_sites,
+			.rest = place->call_sites != 0,
 			.recorded = !place->outside,
 			.owner_class = replay_owner_class(replay, place->owner),
 			.stack = place->site,
@@ -553,7 +632,7 @@ static int peak_report(const void *arg, struct replay *replay, struct findings *
 {
 	struct peaks peaks;
 	size_t i;
-	int r = find_peaks(arg, replay, &peaks);
+	int r = find_peaks(arg, replay, PEAK_PLACES, &peaks);
 
 	for (i = 0; i < peaks.count; i++)
 		add_peak(out, replay, &peaks.all[i]);
@@ -611,8 +690,9 @@ static void holders_text(const struct analysis_view *view, const struct finding_
 		rest -= holders[i].bytes;
 	}
 	if (i < count) {
-		strbuf_addf(out, "  ... %zu more %s with ", count - i,
-			    count - i == 1 ? "place" : "places");
+		size_t more = (size_t)peak_places(view->found, peak) - i;
+
+		strbuf_addf(out, "  ... %zu more %s with ", more, more == 1 ? "place" : "places");
 		strbuf_add_size(out, rest);
 		strbuf_add_char(out, '\n');
 	}

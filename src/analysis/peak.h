@@ -18,7 +18,11 @@ struct peak_place {
 	bool outside; /* allocated while recording was off */
 	uint64_t bytes;
 	uint64_t blocks;
+	uint64_t call_sites; /* of the rest; 0: it is one place */
 };
+
+/* So many places of a peak are findings one by one. */
+#define PEAK_PLACES 10000u
 
 /* The peak of one pool on one device. */
 struct peak {
@@ -31,7 +35,7 @@ struct peak {
 	uint64_t reserved_bytes; /* what the pool had from the driver then; 0: unknown */
 	uint64_t time_ns;	 /* monotonic */
 	uint32_t step;		 /* the step in progress; 0 if none */
-	/* Largest first. */
+	/* Largest first, and the rest last. */
 	struct peak_place *places;
 	size_t place_count;
 };
@@ -41,8 +45,12 @@ struct peaks {
 	size_t count;
 };
 
-/* What the analysis has found so far; none if it did not run. 0 or -ENOMEM. */
-int peaks_find(const struct analyses *analyses, struct replay *replay, struct peaks *out);
+/*
+ * What the analysis has found so far; none if it did not run. Of more than `most` places of a peak the least are the rest, one for each
+ * owner. 0 or -ENOMEM.
+ */
+int peaks_find(const struct analyses *analyses, struct replay *replay, size_t most,
+	       struct peaks *out);
 void peaks_fini(struct peaks *peaks);
 
 #endif

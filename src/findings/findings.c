@@ -169,6 +169,18 @@ finding_frames findings_frames(struct findings *found, struct replay *replay, ui
 	return found->failed ? 0 : (finding_frames)found->text_count;
 }
 
+uint64_t peak_places(const struct findings *found, const struct finding_peak *peak)
+{
+	const struct finding_holder *holders = FINDINGS(found, holder) + peak->places.first;
+	uint64_t count = peak->places.count;
+	size_t i;
+
+	/* The rest comes last. */
+	for (i = peak->places.count; i > 0 && holders[i - 1].rest; i--)
+		count += holders[i - 1].call_sites - 1;
+	return count;
+}
+
 /* ---- JSON ---- */
 
 static void json_said(const struct findings *found, const struct field *field, const void *finding,

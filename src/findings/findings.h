@@ -141,6 +141,15 @@ void *findings_add_to(struct findings *found, enum finding_kind kind, struct fin
 #define FINDINGS(found, kind)	    ((struct finding_##kind *)(found)->lists[FINDING_##kind].all)
 #define FINDINGS_COUNT(found, kind) ((found)->lists[FINDING_##kind].count)
 
+/* Call sites that a line of a list stands for where the rest are counted. */
+static inline uint64_t place_count(const struct finding_place *place)
+{
+	return place->rest ? place->call_sites : 1;
+}
+
+/* The same of all who held a peak. */
+uint64_t peak_places(const struct findings *found, const struct finding_peak *peak);
+
 /* All of one kind under a key, at most `most`; lists inside them at most `most`, too. */
 void findings_json(const struct findings *found, enum finding_kind kind, const char *key,
 		   size_t most, struct json *json);

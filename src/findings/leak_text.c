@@ -99,16 +99,17 @@ static void text_device(const struct leaks_view *view, uint32_t device, enum gro
 
 		if (place->device != device || place->verdict != verdict)
 			continue;
-		if (count++ == 0)
+		if (count == 0)
 			strbuf_addf(out, "====== %s memory leaks on device %s ======\n",
 				    leak ? "ERROR: Detected" : "WARNING: Suspected", text);
+		count += place_count(place);
 		bytes += place->listed_bytes;
 		blocks += place->listed_blocks;
 		late += place->late_blocks;
 		if (shown >= lines)
 			continue;
 		text_place(view, place, out);
-		shown++;
+		shown += place_count(place);
 	}
 	if (count == 0)
 		return;
@@ -160,10 +161,11 @@ static void text_kept(const struct leaks_view *view, struct strbuf *out)
 	for (i = 0; i < FINDINGS_COUNT(f, place); i++) {
 		if (FINDINGS(f, place)[i].verdict != GROWTH_KEPT)
 			continue;
-		if (kept++ < lines) {
+		if (kept < lines) {
 			text_place(view, &FINDINGS(f, place)[i], out);
-			shown++;
+			shown += place_count(&FINDINGS(f, place)[i]);
 		}
+		kept += place_count(&FINDINGS(f, place)[i]);
 	}
 	if (kept > shown)
 		strbuf_addf(out, "kept: %zu more %s; report.txt has all of them\n", kept - shown,

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/vendors.h"
 #include "findings/findings.h"
+#include "findings/say.h"
 
 /* Memory of a device that does not say how much it has, and of the host, which traces do not have. */
 #define USUAL_BYTES 0x1p37
@@ -69,7 +70,11 @@ static void name_places(struct findings *found, struct replay *replay)
 		struct finding_place *place = &FINDINGS(found, place)[i];
 		const char *name = site_name(&found->names, replay, place->stack);
 
-		if (name == NULL) {
+		if (place->rest) {
+			strbuf_reset(&text);
+			say_count(&text, place->call_sites, "other call site");
+			name = strbuf_str(&text);
+		} else if (name == NULL) {
 			strbuf_reset(&text);
 			add_place_kind(place, &text);
 			name = strbuf_str(&text);
@@ -91,7 +96,9 @@ static void name_holders(struct findings *found, struct replay *replay)
 			holder->recorded ? site_name(&found->names, replay, holder->stack) : NULL;
 
 		strbuf_reset(&text);
-		if (name != NULL)
+		if (holder->rest)
+			say_count(&text, holder->call_sites, "other call site");
+		else if (name != NULL)
 			strbuf_add_str(&text, name);
 		else
 			size_class_words(holder->size_class, holder->recorded, &text);
@@ -264,6 +271,8 @@ static int by_weight(const void *a, const void *b)
 
 	if (x->verdict != y->verdict)
 		return x->verdict > y->verdict ? -1 : 1;
+	if (x->rest != y->rest)
+		return x->rest ? 1 : -1;
 	if (x->small != y->small)
 		return x->small ? 1 : -1;
 	if (is_single(x) != is_single(y))
@@ -310,6 +319,8 @@ static int by_bytes(const void *a, const void *b)
 {
 	const struct finding_holder *x = a, *y = b;
 
+	if (x->rest != y->rest)
+		return x->rest ? 1 : -1;
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
 	return strcmp(x->place, y->place);

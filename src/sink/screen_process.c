@@ -230,7 +230,7 @@ static void page_peak(struct page *page, const struct digest *digest, size_t hol
 	add_holders(found, peak, holders, out);
 	if (peak->places.count > holders) {
 		strbuf_add_str(out, "  ... ");
-		say_count(out, peak->places.count - holders, "more call site");
+		say_count(out, peak_places(found, peak) - holders, "more call site");
 		strbuf_add_str(out, " in report.txt\n");
 	}
 	strbuf_fini(&head);

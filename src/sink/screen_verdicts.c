@@ -60,10 +60,10 @@ static void add_leak(struct leaks_by_device *leaks, const struct finding_place *
 	to->bytes_per_step += place->bytes_per_step;
 	to->bytes += place->leaked_bytes;
 	to->blocks += place->leaked_blocks;
-	to->sites++;
+	to->sites += place_count(place);
 	if (place->first_step < to->first_step)
 		to->first_step = place->first_step;
-	leaks->sites++;
+	leaks->sites += place_count(place);
 	leaks->bytes_per_step += place->bytes_per_step;
 	leaks->bytes += place->leaked_bytes;
 	if (leaks->first_step == 0 || place->first_step < leaks->first_step)
@@ -312,7 +312,7 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 			continue;
 		leak_row(found, place, &rows);
 		rest -= place->bytes_per_step;
-		shown++;
+		shown += place_count(place);
 	}
 	add_rows(&rows, out);
 	if (!brief)
@@ -494,7 +494,8 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 			continue;
 		first = first == NULL ? place : first;
 		bytes += kept_bytes(place);
-		if (count++ >= most)
+		count += place_count(place);
+		if (count > most)
 			continue;
 		*row = (struct site_row){0};
 		strbuf_add_size(&row->left, kept_bytes(place));
@@ -505,7 +506,7 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 		}
 		place_brief(found, place, &row->right);
 		rows.count++;
-		shown++;
+		shown += place_count(place);
 	}
 	if (count == 0)
 		return;

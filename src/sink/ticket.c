@@ -197,9 +197,10 @@ static void part_places(const struct digest *digest, struct strbuf *out)
 
 		if (place->verdict == GROWTH_KEPT)
 			continue;
-		if (count++ == 0)
+		if (count == 0)
 			strbuf_add_str(out,
 				       "\n| Verdict | Call site | Pool | |\n|---|---|---|---|\n");
+		count += place_count(place);
 		if (shown >= PLACES)
 			continue;
 		strbuf_addf(out, "| %s | ", place->verdict == GROWTH_LEAK ? "**leak**" : "suspect");
@@ -211,7 +212,7 @@ static void part_places(const struct digest *digest, struct strbuf *out)
 		add_escaped(out, strbuf_str(&known), "*<>[\\]_`|~");
 		strbuf_add_str(out, " |\n");
 		strbuf_fini(&known);
-		shown++;
+		shown += place_count(place);
 	}
 	if (count > shown) {
 		strbuf_add_str(out, "\n... and ");
@@ -269,7 +270,8 @@ static void part_peak(const struct digest *digest, struct strbuf *out)
 		strbuf_add_str(out, " |\n");
 	}
 	if (peak->places.count > i)
-		strbuf_addf(out, "\n... and %zu more.\n", peak->places.count - i);
+		strbuf_addf(out, "\n... and %llu more.\n",
+			    (unsigned long long)(peak_places(digest->found, peak) - i));
 }
 
 /* What was checked, or why nothing was. */

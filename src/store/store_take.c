@@ -293,7 +293,7 @@ static void take_peaks(struct taking *taking)
 	struct peaks peaks = {0};
 	size_t i, k;
 
-	if (peaks_find(taking->report->analyses, taking->replay, &peaks) < 0)
+	if (peaks_find(taking->report->analyses, taking->replay, PEAK_PLACES, &peaks) < 0)
 		taking->out->failed = true;
 	for (i = 0; i < peaks.count; i++) {
 		const struct peak *peak = &peaks.all[i];
@@ -372,6 +372,8 @@ static void take_verdicts(struct taking *taking)
 		taken.site = site_of(taking->replay, place->stack);
 		if (place->by_handles)
 			strbuf_add_str(&label, "memory by handles");
+		else if (place->call_sites != 0)
+			strbuf_add_str(&label, "further places");
 		else if (taken.site == 0)
 			add_size_label(class_of(place->size_max), false, &label);
 		taken.label = strbuf_str(&label);

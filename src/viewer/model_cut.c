@@ -56,7 +56,8 @@ const struct peak *model_dropped_peak(struct model *model, const struct model_po
 	size_t i;
 
 	*peaks = (struct peaks){0};
-	if (!pool->dropped_peak || peaks_find(&model->pass.analyses, model->pass.replay, peaks) < 0)
+	if (!pool->dropped_peak ||
+	    peaks_find(&model->pass.analyses, model->pass.replay, SIZE_MAX, peaks) < 0)
 		return NULL;
 	for (i = 0; i < peaks->count; i++) {
 		if (peaks->all[i].pool == pool->pool && peaks->all[i].device == pool->device)

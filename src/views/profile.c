@@ -58,7 +58,7 @@ int profile_row(struct profile *profile, const struct row *row)
 static int add_peaks(struct profile *profile, const struct view *view)
 {
 	struct peaks peaks = {0};
-	int r = peaks_find(view->analyses, view->first, &peaks);
+	int r = peaks_find(view->analyses, view->first, SIZE_MAX, &peaks);
 	size_t i, k;
 
 	for (i = 0; i < peaks.count && r == 0; i++) {

@@ -311,3 +311,34 @@ def test_a_report_of_many_call_sites_is_short_and_says_so(msmemscope, out):
     assert text.count("\nleak: ") > 500 and "more" in text, text[:2000]
     assert text.endswith("msmemscope info --all shows all.\n"), text[-500:]
     assert len(msmemscope("info", "--all", path, output=False).check().stdout) > 4 << 20
+
+
+def test_beyond_ten_thousand_call_sites_the_rest_is_one_with_their_sums(msmemscope, out):
+    """12,000 call sites with a block each, of which 60 more keep a block in every step; a document names 10,000 of each list."""
+    lines, used = [], 0
+
+    def take(site, size):
+        nonlocal used
+        used += size
+        address = len(lines) + 1 << 24
+        lines.append(f'{len(lines)},MALLOC,HAL,N/A,{1000 + len(lines)},7,7,0,0x{address:016x},'
+                     f'"{{allocation_id:{len(lines) + 1},addr:0x{address:016x},size:{size},used:{used}}}","train.py({site}): step\n",\n')
+
+    for step in range(20):
+        for site in range(1, 12001 if step == 0 else 61):
+            take(site if step == 0 else 20000 + site, 512 * site)
+        lines.append(f'{len(lines)},SYSTEM,STEP,{step + 1},{1000 + len(lines)},7,7,N/A,N/A,,,\n')
+    path = out / "memscope_dump_1.csv"
+    path.write_text(rows.HEADER + "\n" + "".join(lines), encoding="utf-8")
+    [process] = json.loads(msmemscope("info", "--json", "--all", path, output=False).check().stdout)["processes"]
+    kept = [place for place in process["places"] if place["verdict"] == "kept"]
+    leaks = [place for place in process["places"] if place["verdict"] == "leak"]
+    [peak] = process["peaks"]
+    assert process["judgement"]["kept"] == 12000 and process["judgement"]["leaks"] == 60
+    assert len(leaks) == 60 and len(kept) == 10001
+    assert kept[-1]["name"] == "2,000 other call sites" and kept[-1]["call_sites"] == 2000
+    assert sum(place["bytes"] for place in kept) == 512 * 12000 * 12001 // 2
+    assert len(peak["places"]) == 10001 and peak["places"][-1]["place"] == "2,060 other call sites"
+    assert sum(place["bytes"] for place in peak["places"]) == peak["bytes"] == used
+    text = msmemscope("info", path, output=False).check().stdout
+    assert "kept: 11997 more places" in text and "... 12058 more places with " in text, text

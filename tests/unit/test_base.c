@@ -41,6 +41,7 @@ static void *realloc_or_fail(void *old, size_t size)
 #define calloc	calloc_or_fail
 #define realloc realloc_or_fail
 #include "base/array.c"
+#include "base/index.c"
 #include "base/map.c"
 #include "base/status.c"
 #include "base/strbuf.c"
@@ -115,6 +116,59 @@ static void array_loses_nothing_when_memory_runs_out(void **state)
 	assert_int_equal(room, room_before);
 	assert_int_equal(numbers[0], 42);
 	free(numbers);
+}
+
+/* index */
+
+#define INDEXED 5000u
+
+/* Elements that share a hash are all found, others never are where nothing else has their hash. */
+static void index_finds_every_element_of_a_hash(void **state)
+{
+	struct index index = {0};
+	uint32_t i, found[INDEXED / 3 + 1];
+
+	(void)state;
+	memset(found, 0, sizeof(found));
+	for (i = 0; i < INDEXED; i++)
+		assert_int_equal(index_add(&index, (uint64_t)(i / 3) << 20, i), 0);
+	assert_int_equal(index.count, INDEXED);
+	assert_true(index.count * 4 <= (index.mask + 1) * 3);
+	for (i = 0; i <= INDEXED / 3; i++) {
+		struct index_search search = index_search((uint64_t)i << 20);
+		uint32_t element;
+
+		while (index_next(&index, &search, &element)) {
+			assert_true(element < INDEXED);
+			found[i] += element / 3 == i;
+		}
+		assert_int_equal(found[i], i < INDEXED / 3 ? 3 : INDEXED % 3);
+	}
+	index_fini(&index);
+	assert_int_equal(index_add(&index, 0, UINT32_MAX), -ENOMEM);
+}
+
+static void index_is_unchanged_when_memory_runs_out(void **state)
+{
+	struct index index = {0};
+	struct index_search search = index_search(7);
+	uint32_t i, element;
+
+	(void)state;
+	assert_false(index_next(&index, &search, &element));
+	out_of_memory = true;
+	assert_int_equal(index_add(&index, 7, 0), -ENOMEM);
+	out_of_memory = false;
+	for (i = 0; i < 12; i++)
+		assert_int_equal(index_add(&index, i, i), 0);
+	out_of_memory = true;
+	assert_int_equal(index_add(&index, 12, 12), -ENOMEM);
+	assert_int_equal(index.count, 12);
+	search = index_search(11);
+	assert_true(index_next(&index, &search, &element));
+	assert_int_equal(element, 11);
+	out_of_memory = false;
+	index_fini(&index);
 }
 
 /* map */
@@ -875,6 +929,8 @@ int main(void)
 		cmocka_unit_test(empty_map_holds_nothing),
 		cmocka_unit_test(map_replaces_the_value_of_a_key),
 		cmocka_unit_test(map_takes_any_key),
+		cmocka_unit_test(index_finds_every_element_of_a_hash),
+		cmocka_unit_test_teardown(index_is_unchanged_when_memory_runs_out, restore_memory),
 		cmocka_unit_test(map_agrees_with_a_naive_model),
 		cmocka_unit_test(map_removes_across_the_end_of_the_table),
 		cmocka_unit_test_teardown(map_is_unchanged_when_memory_runs_out, restore_memory),

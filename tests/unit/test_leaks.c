@@ -7,6 +7,7 @@
 
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
+#include "analysis/leaks_state.h"
 #include "trace/session.h"
 #include "trace_maker.h"
 
@@ -545,6 +546,64 @@ static void pinned_memory_beside_pytorch_may_be_kept_elsewhere(void **state)
 	}
 }
 
+/* Six leaks and six kept places: of more than are wanted the least become one, with their sums. */
+static void what_is_not_told_one_by_one_is_the_rest(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *all;
+	struct leaks_findings *few;
+	const size_t most[3] = {2, 2, 2};
+	uint64_t i, k, rests = 0;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 30; i++) {
+		step_begin(p);
+		for (k = 1; k <= 6; k++) {
+			if (i == 1)
+				take(p, PTA, 0x100000000 * k, 100 * MIB * k, 0);
+			take(p, PTA, 0x1000000000 * k + 0x4000000 * i, MIB * k, 0);
+		}
+		step_end(p);
+	}
+	all = found(p);
+	assert_int_equal(all->leaks, 6);
+	assert_int_equal(all->kept, 6);
+	few = leaks_judge(p->analyses.state[ANALYSIS_ID_leaks], p->replay, most);
+	assert_non_null(few);
+	assert_int_equal(few->leaks, 6);
+	assert_int_equal(few->kept, 6);
+	assert_int_equal(few->place_count, 6);
+	assert_int_equal(few->clean, all->clean);
+	for (i = 0; i < few->place_count; i++) {
+		const struct leaks_place *place = &few->places[i];
+		uint64_t bytes = 0, blocks = 0, listed = 0;
+		double rate = 0;
+
+		if (place->call_sites == 0) {
+			assert_int_equal(place->bytes, all->places[i < 2 ? i : i + 3].bytes);
+			continue;
+		}
+		for (k = 0; k < all->place_count; k++) {
+			if (all->places[k].verdict != place->verdict || k % 6 < 2)
+				continue;
+			bytes += all->places[k].bytes;
+			blocks += all->places[k].blocks;
+			listed += all->places[k].listed_blocks;
+			rate += all->places[k].bytes_per_step;
+		}
+		rests++;
+		assert_int_equal(place->call_sites, 4);
+		assert_int_equal(place->bytes, bytes);
+		assert_int_equal(place->blocks, blocks);
+		assert_int_equal(place->listed_blocks, listed);
+		assert_true(place->bytes_per_step > rate - 1 && place->bytes_per_step < rate + 1);
+		assert_null(place->list);
+		assert_int_equal(i, place->verdict == GROWTH_LEAK ? 2 : 5);
+	}
+	assert_int_equal(rests, 2);
+	leaks_findings_free(few);
+}
+
 /* ---- blocks of many sizes without stacks ---- */
 
 /* Two blocks of ever other sizes stay in each step; in step 7 another one was made. */
@@ -767,6 +826,8 @@ int main(void)
 						begin, end),
 		cmocka_unit_test_setup_teardown(
 			the_forecast_is_what_is_left_by_the_rate_of_all_leaks, begin, end),
+		cmocka_unit_test_setup_teardown(what_is_not_told_one_by_one_is_the_rest, begin,
+						end),
 		cmocka_unit_test_setup_teardown(blocks_of_many_sizes_that_stay_by_a_beat_are_a_leak,
 						begin, end),
 		cmocka_unit_test_setup_teardown(a_block_that_replaces_a_smaller_one_is_a_leak,
