@@ -186,7 +186,7 @@ static void add_text(struct analyze *analyze, const struct report *report)
 	const struct run *run = replay_run(report->replay);
 	struct findings found = {0};
 	struct analysis_view view = report_view(report, report_judged(report, &found));
-	char *name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
+	char *name = digest_run_name(run);
 	struct strbuf *out = &analyze->text;
 	size_t i, before;
 

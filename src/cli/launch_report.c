@@ -28,8 +28,7 @@ void launch_report_add(struct launch_report *report, const struct pipeline *pipe
 	if (report->off || !pipeline->project.made || pipeline->empty ||
 	    pipeline->session->no_keep_trace || pipeline_has_failed(pipeline))
 		return;
-	program = digest_name(run_identity(pipeline->run, "exe"),
-			      run_identity(pipeline->run, "command"));
+	program = digest_run_name(pipeline->run);
 	run.project = strdup(pipeline->project.path);
 	if (run.rank >= 0)
 		(void)!asprintf(&run.name, "rank %lld", (long long)run.rank);

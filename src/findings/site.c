@@ -331,6 +331,25 @@ static bool is_constructor(const struct stack_line *line)
 	return same;
 }
 
+/* A comprehension of Python before 3.12 is a frame of its own, with the line of the function that it is written in. */
+static bool is_part_of_caller(const struct stack_line *lines, uint32_t count, uint32_t at)
+{
+	static const char *const kinds[] = {"<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"};
+	const struct stack_line *line = &lines[at], *caller = line + 1;
+	const char *dot;
+	size_t i;
+
+	if (at + 1 >= count || !line->script || !caller->script || line->line != caller->line ||
+	    strcmp(line->file, caller->file) != 0)
+		return false;
+	dot = strrchr(line->function, '.');
+	for (i = 0; i < MSCOPE_COUNT(kinds); i++) {
+		if (strcmp(dot == NULL ? line->function : dot + 1, kinds[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
 uint64_t site_frames_shown(const struct stack_line *lines, uint32_t count)
 {
 	uint32_t user = next_user(lines, count, 0), caller;
@@ -347,7 +366,11 @@ uint64_t site_frames_shown(const struct stack_line *lines, uint32_t count)
 
 		return UINT64_C(1) << (outer < SITE_FRAMES ? outer : SITE_FRAMES - 1);
 	}
+	while (is_part_of_caller(lines, count, user) && user + 1 < SITE_FRAMES)
+		user++;
 	caller = next_user(lines, count, user + 1);
+	while (caller < count && is_part_of_caller(lines, count, caller))
+		caller++;
 	shown = UINT64_C(1) << user | UINT64_C(1) << callee(lines, user);
 	while (caller < count && is_constructor(&lines[caller]) &&
 	       next_user(lines, count, caller + 1) < count)
@@ -363,7 +386,7 @@ bool site_frame_tells(const struct stack_line *lines, uint32_t count, uint32_t a
 	const struct stack_line *line = &lines[at];
 
 	if (line->origin == ORIGIN_USER)
-		return true;
+		return !is_part_of_caller(lines, count, at);
 	return line->origin == ORIGIN_FRAMEWORK && line->function != NULL && user < count &&
 	       line->script == lines[user].script && !is_passing(line);
 }

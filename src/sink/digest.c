@@ -69,6 +69,14 @@ char *digest_name(const char *exe, const char *command)
 	return name != NULL ? name : strdup(program);
 }
 
+char *digest_run_name(const struct run *run)
+{
+	const char *command = run_identity(run, "parent_command");
+
+	return digest_name(run_identity(run, "exe"),
+			   command != NULL ? command : run_identity(run, "command"));
+}
+
 int64_t digest_rank(const struct run *run, bool local)
 {
 	static const char *const global_names[] = {"RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
@@ -189,7 +197,7 @@ void digest_identify(struct digest *out, const struct report *report)
 	out->pid = run_header(run)->pid;
 	out->rank = digest_rank(run, false);
 	out->local_rank = digest_rank(run, true);
-	out->name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
+	out->name = digest_run_name(run);
 	out->memory_bytes = memory_of(run);
 	out->dry = run_dry(run) == NULL ? NULL : strdup(run_dry(run));
 	out->events = totals->events;

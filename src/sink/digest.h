@@ -87,6 +87,9 @@ bool digest_has_section(const struct digest *digest);
 /* "train.py" from the command of an interpreter, else the name of the program; to be freed. NULL without memory. */
 char *digest_name(const char *exe, const char *command);
 
+/* The name of a run; a worker that Python's multiprocessing spawned has that of the script. */
+char *digest_run_name(const struct run *run);
+
 /* The rank of a process as its launcher numbers it, -1 if it has none. */
 int64_t digest_rank(const struct run *run, bool local);
 

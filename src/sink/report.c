@@ -304,8 +304,8 @@ void report_text(const struct report *report, struct strbuf *out)
 	const struct run *run = replay_run(replay);
 	const char *exe = run_identity(run, "exe");
 	/* A dump does not say what ran: it is called by its own name. */
-	char *name = digest_name(exe == NULL && report->from_dump ? report->trace_path : exe,
-				 run_identity(run, "command"));
+	char *name = exe == NULL && report->from_dump ? digest_name(report->trace_path, NULL)
+						      : digest_run_name(run);
 	size_t i;
 
 	if (name != NULL)

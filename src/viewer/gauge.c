@@ -131,8 +131,7 @@ int gauge_open(struct gauge *gauge, const char *files, const char *name,
 		return r;
 	gauge->pid = run_header(gauge->live.run)->pid;
 	gauge->rank = digest_rank(gauge->live.run, false);
-	gauge->name = digest_name(run_identity(gauge->live.run, "exe"),
-				  run_identity(gauge->live.run, "command"));
+	gauge->name = digest_run_name(gauge->live.run);
 	return open_pass(gauge, err);
 }
 

@@ -189,7 +189,7 @@ def test_a_script_is_told_by_its_own_line(msmemscope, python, out):
 SPAWNED = """
 import multiprocessing, torch
 def work():
-    kept = torch.ones(1 << 20)
+    kept = [torch.ones(1 << 20) for _ in range(1)]
 if __name__ == "__main__":
     process = multiprocessing.get_context("spawn").Process(target=work)
     process.start()
@@ -198,8 +198,9 @@ if __name__ == "__main__":
 
 
 def test_a_process_that_multiprocessing_spawned_is_told_by_the_users_line(msmemscope, python, out):
-    """Not by the `python -c` that starts it."""
+    """Not by the `python -c` that starts it; a comprehension is a part of the function that it is written in."""
     script = out / "spawned.py"
     script.write_text(SPAWNED)
     run = msmemscope("--device=cpu", "--", *python, script).check()
     assert re.search(r"^ +4\.0 MiB +100 %  spawned\.py:4 work$", run.stderr, re.M), run
+    assert re.search(r"^spawned\.py \(pid \d+\): ", run.stderr, re.M), run

@@ -99,6 +99,20 @@ static void put_memory(struct text *text)
 	put(text, "memory_kib", at, digits);
 }
 
+/* A worker that Python's multiprocessing spawned has a command of its own; the script is named by its parent's. */
+static void put_command(struct text *text)
+{
+	static const char worker[] = " --multiprocessing-fork";
+	const char *start = text->at;
+	char path[32];
+
+	put_file(text, "command", "/proc/self/cmdline", 4096);
+	if (memmem(start, (size_t)(text->at - start), worker, strlen(worker)) == NULL)
+		return;
+	(void)snprintf(path, sizeof(path), "/proc/%u/cmdline", (unsigned int)getppid());
+	put_file(text, "parent_command", path, 4096);
+}
+
 uint32_t identity_write(const struct session *session, char *out, uint32_t bytes)
 {
 	struct text text = {.at = out, .end = out + bytes};
@@ -116,7 +130,7 @@ uint32_t identity_write(const struct session *session, char *out, uint32_t bytes
 	put_file(&text, "boot_id", "/proc/sys/kernel/random/boot_id", 64);
 	length = readlink("/proc/self/exe", link, sizeof(collector.text_scratch));
 	put(&text, "exe", link, length > 0 ? (size_t)length : 0);
-	put_file(&text, "command", "/proc/self/cmdline", 4096);
+	put_command(&text);
 	put_file(&text, "cgroup", "/proc/self/cgroup", 1024);
 	put(&text, SESSION_ID_KEY, session->launch_id,
 	    strnlen(session->launch_id, sizeof(session->launch_id)));
