@@ -655,7 +655,7 @@ class Scanner:
                 if answer is not None:
                     size = nodes.get(saved[answer.address], 0)
                     kind = "graph" if answer.kind in ("global", "local", "class", "closure", "default") else answer.kind
-                    holds = f"{answer.holds}, a graph of {size} nodes that saved them" if answer.holds else ""
+                    holds = f"{answer.holds}, a graph of {size:,} nodes that saved them" if answer.holds else ""
                     cure = _cure("graph", "", True) if answer.what == "tensor" else answer.cure
                     answers[index] = answer._replace(kind=kind, holds=holds, cure=cure)
 

@@ -231,6 +231,13 @@ static void add_not_judged(const struct replay *replay, struct strbuf *out)
 			    (unsigned long long)rounds, rounds == 1 ? "" : "s", RUN_ROUNDS_MIN);
 		return;
 	}
+	/* Those of an optimizer go on by themselves. */
+	if (replay_steps(replay) != 0 && replay_steps_are_automatic(replay)) {
+		strbuf_add_str(out,
+			       "Leaks are not judged: no step after the first has ended. Run 10 "
+			       "steps or more.\n");
+		return;
+	}
 	strbuf_addf(out,
 		    "Leaks are not judged: %s. A range named \"" STEP_MESSAGE
 		    "\" (%s) or msmemscope.step() marks a step.\n",

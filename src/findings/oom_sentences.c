@@ -200,6 +200,11 @@ void oom_try(const struct findings *found, const struct finding_oom *oom, struct
 				     "which code keeps more and more");
 			break;
 		}
+		if (place->stack == 0) {
+			strbuf_addf(out, "run again with --call-stack=c to see which code keeps %s",
+				    place->place);
+			break;
+		}
 		strbuf_addf(out, "free, detach or bound what this call site keeps: %s",
 			    place->place);
 		break;

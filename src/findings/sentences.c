@@ -356,8 +356,9 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 		     struct strbuf *out)
 {
 	bool one = k->items == 0;
+	/* Found while the program went on: what it keeps has grown since. */
+	bool earlier = k->step != 0 && k->step + 1 < found->judgement.last_step;
 
-	(void)found;
 	if (add_unnamed(k, out))
 		return;
 	if (strcmp(k->kind, "graph") == 0)
@@ -372,7 +373,10 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 		strbuf_add_str(out, ", ");
 		say_count(out, k->items, "item");
 	}
-	if (k->newest_step != 0)
+	if (earlier && !found->judgement.by_time)
+		strbuf_addf(out, "%s step %llu", one ? ", seen in" : " in",
+			    (unsigned long long)k->step);
+	else if (k->newest_step != 0)
 		strbuf_addf(out, ", newest from step %llu", (unsigned long long)k->newest_step);
 	if (k->holds[0] != '\0')
 		strbuf_addf(out, "; %s %s", one ? "it holds" : "each holds", k->holds);

@@ -219,7 +219,8 @@ static void page_head_many(struct page *page, const struct digest **sorted, size
 static void page_files(struct page *page, const struct screen *screen, const struct digest *worst)
 {
 	struct part *part = page_add(page, PAGE_STAYS, NULL);
-	const char *between = " (";
+	struct strbuf files = {0}, more = {0};
+	bool fits;
 
 	part->whole = true;
 	if (screen->after != NULL)
@@ -231,18 +232,27 @@ static void page_files(struct page *page, const struct screen *screen, const str
 	if (worst->project == NULL)
 		return;
 	part->apart = true;
-	strbuf_addf(&part->text, "Files: %s",
+	strbuf_addf(&files, "Files: %s",
 		    screen->count > 1 && screen->files != NULL ? screen->files : worst->project);
-	if (screen->report != NULL) {
-		strbuf_addf(&part->text, "%s%s", between, screen->report);
-		between = "; ";
-	}
-	if (screen->more != NULL) {
-		strbuf_addf(&part->text, "%smore: msmemscope info %s", between,
+	if (screen->report != NULL)
+		strbuf_addf(&files, " (%s", screen->report);
+	if (screen->more != NULL)
+		strbuf_addf(&more, "msmemscope info %s",
 			    screen->count > 1 ? worst->project : screen->more);
-		between = "; ";
-	}
-	strbuf_add_str(&part->text, between[0] == ';' ? ")\n" : "\n");
+	fits = screen_columns(strbuf_str(&files)) + screen_columns(strbuf_str(&more)) +
+		       strlen("; more: )") <=
+	       SCREEN_COLUMNS;
+	strbuf_add_str(&part->text, strbuf_str(&files));
+	if (screen->more == NULL)
+		strbuf_add_str(&part->text, screen->report != NULL ? ")\n" : "\n");
+	else if (fits)
+		strbuf_addf(&part->text, "%smore: %s)\n", screen->report != NULL ? "; " : " (",
+			    strbuf_str(&more));
+	else
+		strbuf_addf(&part->text, "%s\nMore:  %s\n", screen->report != NULL ? ")" : "",
+			    strbuf_str(&more));
+	strbuf_fini(&files);
+	strbuf_fini(&more);
 }
 
 /* The table of the original; it has all that it says or nothing. */
@@ -280,7 +290,8 @@ static void page_make(struct page *page, const struct screen *screen, const stru
 		page_head_many(page, sorted, screen->count);
 		page_table(page, sorted, screen->count, room->processes);
 		page_shared(page, sorted, screen->count);
-		page_head(page, sorted[0], "Worst: ");
+		page_head(page, sorted[0],
+			  sorted[0]->verdict >= VERDICT_SUSPECT ? "Worst: " : "Largest: ");
 		page->parts[page->count - 1].worth = 52;
 		page->parts[page->count - 1].apart = true;
 	}
@@ -294,30 +305,56 @@ static void page_make(struct page *page, const struct screen *screen, const stru
 		page_gaps(page, sorted[0]);
 }
 
+/* Of many processes the table comes first: it gets shorter where nothing else does. */
+static void page_choose_many(struct page *page, const struct screen *screen,
+			     const struct digest **sorted, bool shown, unsigned int budget)
+{
+	static const struct room many[] = {
+		{.processes = 16, .sites = 3, .suspects = 3, .holders = 5, .keepers = true},
+		{.processes = 16,
+		 .sites = 1,
+		 .suspects = 1,
+		 .holders = 5,
+		 .brief = true,
+		 .keepers = true},
+		{.processes = 16,
+		 .sites = 1,
+		 .suspects = 1,
+		 .holders = 3,
+		 .brief = true,
+		 .keepers = true}};
+	struct room least = {
+		.processes = 16, .sites = 1, .suspects = 1, .holders = 5, .brief = true};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(many); i++) {
+		page_make(page, screen, sorted, shown, &many[i]);
+		if (page_worth(page, many[i].brief ? WORTH_PEAK : PAGE_BLANKS) < budget)
+			return;
+		page_fini(page);
+	}
+	page_make(page, screen, sorted, shown, &least);
+	/* One line names what is left out. */
+	while (page_worth(page, PAGE_STAYS) >= budget && least.processes > 3) {
+		page_fini(page);
+		least.processes--;
+		page_make(page, screen, sorted, shown, &least);
+	}
+}
+
 /* Lists as long as there is room for them. */
 static void page_choose(struct page *page, const struct screen *screen,
 			const struct digest **sorted, bool shown, unsigned int budget)
 {
-	static const struct room alone[] = {{.sites = 5, .suspects = 5, .holders = 8, .pools = 16},
-					    {.sites = 3, .suspects = 5, .holders = 5, .pools = 16},
-					    {.sites = 3, .suspects = 3, .holders = 5, .pools = 4},
-					    {.sites = 2, .suspects = 2, .holders = 5, .pools = 4},
-					    {.sites = 1, .suspects = 1, .holders = 5, .pools = 2}};
-	struct room least = {.sites = 1, .suspects = 1, .holders = 3, .pools = 2};
-	struct room many = {
-		.processes = 16, .sites = 1, .suspects = 1, .holders = 5, .brief = true};
+	static const struct room alone[] = {
+		{.sites = 5, .suspects = 5, .holders = 8, .pools = 16, .keepers = true},
+		{.sites = 3, .suspects = 5, .holders = 5, .pools = 16, .keepers = true},
+		{.sites = 3, .suspects = 3, .holders = 5, .pools = 4, .keepers = true},
+		{.sites = 2, .suspects = 2, .holders = 5, .pools = 4, .keepers = true},
+		{.sites = 1, .suspects = 1, .holders = 5, .pools = 2, .keepers = true}};
+	struct room least = {.sites = 1, .suspects = 1, .holders = 3, .pools = 2, .keepers = true};
 	size_t i;
 
-	if (screen->count > 1) {
-		page_make(page, screen, sorted, shown, &many);
-		/* One line names what is left out. */
-		while (page_worth(page, PAGE_STAYS) >= budget && many.processes > 3) {
-			page_fini(page);
-			many.processes--;
-			page_make(page, screen, sorted, shown, &many);
-		}
-		return;
-	}
 	for (i = 0; i < MSCOPE_COUNT(alone); i++) {
 		if (i > 0)
 			page_fini(page);
@@ -349,7 +386,10 @@ void screen_text(const struct screen *screen, struct strbuf *out)
 	}
 	qsort(sorted, screen->count, sizeof(*sorted), screen_worst_first);
 	found = screen->count > 0 && (found || !screen->findings_only);
-	page_choose(&page, screen, sorted, found, budget);
+	if (screen->count > 1)
+		page_choose_many(&page, screen, sorted, found, budget);
+	else
+		page_choose(&page, screen, sorted, found, budget);
 	page_fit(&page, budget);
 	page_print(&page, screen->colours, out);
 	page_fini(&page);

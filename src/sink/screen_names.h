@@ -16,6 +16,9 @@
 
 #include "base/strbuf.h"
 
+/* Below a list of blocks by size, of a run without call stacks. */
+#define SCREEN_NO_STACKS "  Run again with --call-stack=c to see which code they come from.\n"
+
 /*
  * Appends a name as at most `columns`. `frames`: it is a row of frames, as names are where a stack was recorded; others lose their middle.
  * `others` are the names it is listed with; it may be among them itself.

@@ -50,8 +50,12 @@ static void add_cause(const struct findings *found, const struct finding_oom *oo
 	struct strbuf text = {0};
 
 	strbuf_addf(out, "Cause: %s. ", oom_cause_text(oom->cause));
-	if (growing != NULL && oom->bytes_per_step != 0) {
-		screen_name(growing->place, growing->stack != 0, NULL, 0, IN_TEXT, out);
+	if (growing != NULL && growing->stack == 0 && oom->bytes_per_step != 0) {
+		strbuf_addf(out, "Memory in %s grows by ", growing->place);
+		strbuf_add_size(out, oom->bytes_per_step);
+		strbuf_add_str(out, " with every step.\n");
+	} else if (growing != NULL && oom->bytes_per_step != 0) {
+		screen_name(growing->place, true, NULL, 0, IN_TEXT, out);
 		strbuf_add_str(out, " keeps ");
 		strbuf_add_size(out, oom->bytes_per_step);
 		strbuf_add_str(out, " more with every step.\n");
@@ -61,9 +65,9 @@ static void add_cause(const struct findings *found, const struct finding_oom *oo
 		strbuf_add_str(out, ".\n");
 	}
 	oom_limit(oom, out);
-	if (growing != NULL) {
+	if (growing != NULL && growing->stack != 0) {
 		strbuf_add_str(out, "Try: free, detach or bound what ");
-		screen_name(growing->place, growing->stack != 0, NULL, 0, IN_TEXT, out);
+		screen_name(growing->place, true, NULL, 0, IN_TEXT, out);
 		strbuf_add_str(out, " keeps.\n");
 	} else {
 		strbuf_add_str(out, "Try: ");
@@ -120,6 +124,7 @@ static void add_holders(const struct findings *found, const struct finding_oom *
 	bool pooled = is_pooled(found, oom);
 	const struct finding_oom_place *holders[HOLDERS];
 	const char *names[HOLDERS];
+	bool stacks = oom->growing.count > 0; /* else "Try:" asks for them */
 	uint64_t all = 0;
 	size_t i, shown = 0;
 
@@ -135,6 +140,7 @@ static void add_holders(const struct findings *found, const struct finding_oom *
 
 		if (pool_is_driver(holder->pool) && pooled)
 			continue;
+		stacks |= holder->stack != 0;
 		names[shown] = holder->place;
 		holders[shown++] = holder;
 	}
@@ -149,6 +155,8 @@ static void add_holders(const struct findings *found, const struct finding_oom *
 		strbuf_add_char(out, '\n');
 		strbuf_fini(&size);
 	}
+	if (shown > 0 && !stacks)
+		strbuf_add_str(out, SCREEN_NO_STACKS);
 }
 
 void screen_oom(const struct findings *found, const struct finding_oom *oom, size_t earlier,

@@ -44,7 +44,8 @@ struct page {
 /* How long lists may be; while a page is too long, they get shorter. */
 struct room {
 	size_t processes, sites, suspects, holders, pools;
-	bool brief; /* verdicts without what was checked, lines of the original without blocks */
+	bool brief;   /* verdicts without what was checked, lines of the original without blocks */
+	bool keepers; /* what keeps the blocks of the worst call site */
 };
 
 struct part *page_add(struct page *page, unsigned int worth, const char *name);

@@ -147,8 +147,18 @@ static void add_end(const struct digest *digest, const struct finding_peak *peak
 	}
 }
 
+/* "step 40"; "after step 40" if no step was in progress any more. */
+static void add_step(const struct digest *digest, uint64_t step, struct strbuf *out)
+{
+	bool after = digest->steps > 0 && step == digest->steps + 1;
+
+	strbuf_addf(out, "%sstep %llu", after ? "after " : "",
+		    (unsigned long long)(after ? digest->steps : step));
+}
+
 /* "325 MiB in use, 340 MiB reserved (step 40, 5.4 s)". */
-static void add_peak_figures(const struct finding_peak *peak, struct strbuf *out)
+static void add_peak_figures(const struct digest *digest, const struct finding_peak *peak,
+			     struct strbuf *out)
 {
 	strbuf_add_size(out, peak->bytes);
 	if (peak->pool != POOL_host && peak->reserved_bytes > peak->bytes) {
@@ -157,17 +167,19 @@ static void add_peak_figures(const struct finding_peak *peak, struct strbuf *out
 		strbuf_add_str(out, " reserved");
 	}
 	strbuf_add_str(out, " (");
-	if (peak->step > 0)
-		strbuf_addf(out, "step %llu, ", (unsigned long long)peak->step);
-	else
+	if (peak->step > 0) {
+		add_step(digest, peak->step, out);
+		strbuf_add_str(out, ", ");
+	} else {
 		strbuf_add_str(out, "at ");
+	}
 	say_seconds(out, (double)peak->after_ns / 1e9);
 	strbuf_add_char(out, ')');
 }
 
-/* `names` are those of the list. */
+/* `names` are those of the list; `stacks`: others of it have a call stack. */
 static void add_holder(const struct finding_holder *holder, const char *const *names, size_t count,
-		       struct strbuf *out)
+		       bool stacks, struct strbuf *out)
 {
 	const char *class = say_class((uint32_t)holder->owner_class);
 	struct strbuf size = {0}, owner = {0}, shown = {0};
@@ -175,6 +187,8 @@ static void add_holder(const struct finding_holder *holder, const char *const *n
 
 	if (class != NULL || holder->owner[0] != '\0')
 		strbuf_addf(&shown, "  (%s)", class != NULL ? class : holder->owner);
+	else if (stacks && holder->recorded && holder->stack == 0)
+		strbuf_add_str(&shown, "  (no call stack)");
 	screen_cut_middle(strbuf_str(&shown), OWNER_COLUMNS, &owner);
 	strbuf_add_size(&size, holder->bytes);
 	strbuf_addf(out, "%10s  %3.0f %%  ", strbuf_str(&size), holder->percent);
@@ -186,18 +200,23 @@ static void add_holder(const struct finding_holder *holder, const char *const *n
 	strbuf_fini(&shown);
 }
 
-static void add_holders(const struct findings *found, const struct finding_peak *peak, size_t count,
+/* Returns whether any has a call stack. */
+static bool add_holders(const struct findings *found, const struct finding_peak *peak, size_t count,
 			struct strbuf *out)
 {
 	const struct finding_holder *holders = FINDINGS(found, holder) + peak->places.first;
 	const char *names[HOLDERS_MOST];
+	bool stacks = false;
 	size_t i;
 
 	count = count < HOLDERS_MOST ? count : HOLDERS_MOST;
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i++) {
 		names[i] = holders[i].site;
+		stacks |= holders[i].stack != 0;
+	}
 	for (i = 0; i < count; i++)
-		add_holder(&holders[i], names, count, out);
+		add_holder(&holders[i], names, count, stacks, out);
+	return stacks;
 }
 
 static void page_peak(struct page *page, const struct digest *digest, size_t holders)
@@ -206,6 +225,7 @@ static void page_peak(struct page *page, const struct digest *digest, size_t hol
 	const struct finding_peak *peak = screen_peak(found);
 	struct part *part = page_add(page, WORTH_PEAK, "call sites at the peak");
 	struct strbuf *out = &part->text, head = {0}, end = {0};
+	bool stacks;
 
 	if (peak == NULL)
 		return;
@@ -218,7 +238,7 @@ static void page_peak(struct page *page, const struct digest *digest, size_t hol
 		say_device(&head, found->vendor, peak->device);
 	}
 	strbuf_add_str(&head, ": ");
-	add_peak_figures(peak, &head);
+	add_peak_figures(digest, peak, &head);
 	add_end(digest, peak, &end);
 	strbuf_add_str(out, strbuf_str(&head));
 	if (screen_columns(strbuf_str(&head)) + screen_columns(strbuf_str(&end)) <= SCREEN_COLUMNS)
@@ -227,12 +247,16 @@ static void page_peak(struct page *page, const struct digest *digest, size_t hol
 	/* One more than there is room for is shown instead of a line that counts it. */
 	holders = peak->places.count == holders + 1 ? holders + 1 : holders;
 	holders = peak->places.count < holders ? peak->places.count : holders;
-	add_holders(found, peak, holders, out);
+	stacks = add_holders(found, peak, holders, out);
 	if (peak->places.count > holders) {
 		strbuf_add_str(out, "  ... ");
-		say_count(out, peak_places(found, peak) - holders, "more call site");
+		say_count(out, peak_places(found, peak) - holders,
+			  stacks ? "more call site" : "more line");
 		strbuf_add_str(out, " in report.txt\n");
 	}
+	/* Where a verdict needs them, it has said so. */
+	if (!stacks && found->judgement.leaks + found->judgement.suspects == 0)
+		strbuf_add_str(out, SCREEN_NO_STACKS);
 	strbuf_fini(&head);
 	strbuf_fini(&end);
 }
@@ -352,8 +376,10 @@ static void page_classes(struct page *page, const struct digest *digest)
 	say_device(&part->text, found->vendor, peak->device);
 	strbuf_add_str(&part->text, " by class at the peak (");
 	strbuf_add_size(&part->text, peak->bytes);
-	if (peak->step > 0)
-		strbuf_addf(&part->text, ", step %llu", (unsigned long long)peak->step);
+	if (peak->step > 0) {
+		strbuf_add_str(&part->text, ", ");
+		add_step(digest, peak->step, &part->text);
+	}
 	strbuf_add_str(&part->text, ")\n");
 	for (i = 0; i < count; i++) {
 		struct strbuf size = {0};

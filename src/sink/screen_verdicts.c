@@ -89,6 +89,7 @@ static void find_leaks(const struct findings *found, bool small, struct leaks_by
 struct site_row {
 	struct strbuf left, name, on, right; /* `on`: which belongs to the name, and stays whole */
 	struct strbuf brief; /* the name where it has no room; empty: it is a row of frames */
+	struct strbuf shown; /* name and `on` as they fit */
 };
 
 struct site_rows {
@@ -107,23 +108,24 @@ static size_t columns_of(const struct strbuf *text)
 	return screen_columns(strbuf_str(text));
 }
 
-static void add_row(struct site_row *row, const char *const *names, size_t count, size_t left,
-		    size_t name, struct strbuf *out)
+static void fit_name(struct site_row *row, const char *const *names, size_t count, size_t columns)
 {
-	struct strbuf shown = {0};
-	size_t room = name - columns_of(&row->on);
+	size_t room = columns - columns_of(&row->on);
 	bool brief = row->brief.length > 0 && columns_of(&row->name) > room;
 
 	screen_name(strbuf_str(brief ? &row->brief : &row->name), row->brief.length == 0, names,
-		    count, room, &shown);
-	strbuf_add_str(&shown, strbuf_str(&row->on));
+		    count, room, &row->shown);
+	strbuf_add_str(&row->shown, strbuf_str(&row->on));
+}
+
+static void add_row(const struct site_row *row, size_t left, size_t name, struct strbuf *out)
+{
 	strbuf_addf(out, "  %*s%s  %s", (int)(left - columns_of(&row->left)), "",
-		    strbuf_str(&row->left), strbuf_str(&shown));
+		    strbuf_str(&row->left), strbuf_str(&row->shown));
 	if (row->right.length > 0)
-		strbuf_addf(out, "%*s   %s", (int)(name - columns_of(&shown)), "",
+		strbuf_addf(out, "%*s   %s", (int)(name - columns_of(&row->shown)), "",
 			    strbuf_str(&row->right));
 	strbuf_add_char(out, '\n');
-	strbuf_fini(&shown);
 }
 
 /* Bytes of "1,522 blocks" in "1,522 blocks, none freed". */
@@ -161,12 +163,16 @@ static void add_rows(struct site_rows *rows, struct strbuf *out)
 	}
 	room = SCREEN_COLUMNS - 7 > left + right ? SCREEN_COLUMNS - 7 - left - right : 0;
 	room = room < NAME_LEAST ? NAME_LEAST : room;
-	name = name < room ? name : room;
-	for (i = 0; i < rows->count; i++)
-		add_row(&rows->all[i], names, rows->count, left, name, out);
+	room = name < room ? name : room;
+	for (i = 0, name = 0; i < rows->count; i++) {
+		fit_name(&rows->all[i], names, rows->count, room);
+		widen(&name, columns_of(&rows->all[i].shown));
+	}
 	for (i = 0; i < rows->count; i++) {
 		struct site_row *row = &rows->all[i];
 
+		add_row(row, left, name, out);
+		strbuf_fini(&row->shown);
 		strbuf_fini(&row->left);
 		strbuf_fini(&row->name);
 		strbuf_fini(&row->brief);
@@ -226,11 +232,25 @@ static void add_keeper(const struct findings *found, const struct finding_place 
 
 /* ---- leaks ---- */
 
+/* What was judged one by one: without stacks blocks of one size are. */
+static const char *site_noun(const struct findings *found)
+{
+	size_t i, count = FINDINGS_COUNT(found, place);
+
+	for (i = 0; i < count; i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+
+		if (place->stack != 0 || place->by_handles || place->size_max == 0)
+			return "call site";
+	}
+	return count == 0 ? "call site" : "block size";
+}
+
 static void add_checked(const struct findings *found, struct strbuf *out)
 {
 	const struct findings_judgement *judgement = &found->judgement;
 
-	say_count(out, judgement->leaks + judgement->suspects + judgement->kept, "call site");
+	say_count(out, judgement->leaks + judgement->suspects + judgement->kept, site_noun(found));
 	if (!judgement->by_time) {
 		strbuf_add_str(out, " checked; step 1 counts as warm-up.");
 		return;
@@ -268,6 +288,15 @@ static void add_growth(const struct findings *found, double rate, uint64_t bytes
 		strbuf_addf(out, " since step %llu", (unsigned long long)since);
 }
 
+/* Growth that the leaks do not account for; where call sites are suspected, a pool that may be growing says no more. */
+static bool is_unexplained(const struct findings *found, const struct finding_trend *trend)
+{
+	const struct findings_judgement *judgement = &found->judgement;
+
+	return trend->trend != GROWTH_KEPT && trend->explained < EXPLAINED &&
+	       (trend->trend == GROWTH_LEAK || judgement->leaks + judgement->suspects == 0);
+}
+
 static void add_explained(const struct findings *found, const struct finding_place *worst,
 			  struct strbuf *out)
 {
@@ -277,7 +306,8 @@ static void add_explained(const struct findings *found, const struct finding_pla
 		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
 
 		if (trend->pool == worst->pool && trend->device == worst->device &&
-		    trend->trend != GROWTH_KEPT && trend->explained > 0)
+		    trend->trend != GROWTH_KEPT && trend->explained > 0 &&
+		    !is_unexplained(found, trend))
 			strbuf_addf(out, "These account for %.0f %% of %s growth. ",
 				    100 * trend->explained,
 				    worst->pool == POOL_host || pool_is_driver(worst->pool)
@@ -287,7 +317,7 @@ static void add_explained(const struct findings *found, const struct finding_pla
 }
 
 static void one_device(const struct digest *digest, const struct leaking *leaking, size_t sites,
-		       bool brief, struct strbuf *out)
+		       const struct room *room, struct strbuf *out)
 {
 	const struct findings *found = digest->found;
 	struct site_rows rows = {.count = 0};
@@ -315,19 +345,20 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 		shown += place_count(place);
 	}
 	add_rows(&rows, out);
-	if (!brief)
+	if (room->keepers)
 		add_keeper(found, leaking->worst, out);
-	if (leaking->sites > shown && !brief) {
+	if (leaking->sites > shown && !room->brief) {
 		strbuf_add_str(out, "  ... ");
-		say_count(out, leaking->sites - shown, "more call site");
-		strbuf_add_str(out, ", ");
+		say_number(out, leaking->sites - shown);
+		strbuf_addf(out, " more %s%s, ", site_noun(found),
+			    leaking->sites - shown == 1 ? "" : "s");
 		rate_words(found, rest > 0 ? rest : 0, out);
 		strbuf_addf(out, " per %s; see report.txt\n", rate_unit(found));
 	}
 	strbuf_reset(&line);
 	add_explained(found, leaking->worst, &line);
 	add_checked(found, &line);
-	if (!brief)
+	if (!room->brief)
 		add_last(&line, out);
 	strbuf_fini(&line);
 	strbuf_fini(&when);
@@ -370,7 +401,7 @@ static void many_devices(const struct findings *found, const struct leaks_by_dev
 
 /* Small ones take a device a thousand million steps to fill. Returns whether there are leaks of that kind. */
 static bool page_leaks(struct page *page, const struct digest *digest, bool small, size_t sites,
-		       bool brief)
+		       const struct room *room)
 {
 	const struct findings *found = digest->found;
 	struct leaks_by_device leaks;
@@ -383,7 +414,7 @@ static bool page_leaks(struct page *page, const struct digest *digest, bool smal
 		part->apart = true;
 		part->severity = leaks.all[0].worst->severity;
 		if (leaks.count == 1)
-			one_device(digest, &leaks.all[0], sites, brief, &part->text);
+			one_device(digest, &leaks.all[0], sites, room, &part->text);
 		else
 			many_devices(found, &leaks, &part->text);
 	}
@@ -398,32 +429,36 @@ static void page_growth(struct page *page, const struct findings *found)
 {
 	const struct findings_judgement *judgement = &found->judgement;
 	struct part *part = page_add(page, 90, "growth of pools");
+	struct strbuf lines = {0};
 	size_t i;
 
 	part->apart = judgement->leaks == 0;
 	part->severity = SEVERITY_WARNING;
 	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
 		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
+		bool grows = trend->trend == GROWTH_LEAK;
 
-		/* Where call sites are suspected, a pool that may be growing says no more. */
-		if (trend->trend == GROWTH_KEPT || trend->explained >= EXPLAINED ||
-		    (trend->trend == GROWTH_SUSPECT && judgement->leaks + judgement->suspects > 0))
+		if (!is_unexplained(found, trend))
 			continue;
-		strbuf_add_str(&part->text,
-			       trend->trend == GROWTH_LEAK ? "GROWTH of " : "POSSIBLE GROWTH of ");
-		pool_words(found, trend->pool, trend->device, &part->text);
-		strbuf_add_str(&part->text, ": ");
-		add_growth(found, trend->bytes_per_step, 0, 0, &part->text);
-		strbuf_addf(&part->text, " in %llu of %llu %ss", (unsigned long long)trend->rises,
-			    (unsigned long long)trend->steps, step_word(found));
-		if (trend->explained > 0)
-			strbuf_addf(&part->text, "; the leaks account for %.0f %% of it.\n",
+		strbuf_add_str(&lines, grows ? "GROWTH of " : "No call site leaks, but ");
+		pool_words(found, trend->pool, trend->device, &lines);
+		strbuf_add_str(&lines, grows ? ": " : " may be growing: ");
+		add_growth(found, trend->bytes_per_step, 0, 0, &lines);
+		strbuf_addf(&lines, "%s in %llu of %llu %ss", grows ? "" : ", with rises",
+			    (unsigned long long)trend->rises, (unsigned long long)trend->steps,
+			    step_word(found));
+		if (!grows)
+			strbuf_add_str(&lines, ".\n");
+		else if (trend->explained > 0)
+			strbuf_addf(&lines, "; the leaks account for %.0f %% of it.\n",
 				    100 * trend->explained);
 		else
-			strbuf_add_str(&part->text, judgement->suspects > 0
-							    ? "; no call site is known to leak.\n"
-							    : "; no call site explains it.\n");
+			strbuf_add_str(&lines, judgement->suspects > 0
+						       ? "; no call site is known to leak.\n"
+						       : "; no call site explains it.\n");
 	}
+	screen_wrap(strbuf_str(&lines), 2, &part->text);
+	strbuf_fini(&lines);
 }
 
 /* ---- suspects ---- */
@@ -439,7 +474,7 @@ static void suspect_head(const struct findings *found, uint64_t count, uint64_t 
 	else
 		say_device(out, found->vendor, device);
 	strbuf_add_str(out, ": ");
-	say_count(out, count, "call site");
+	say_count(out, count, site_noun(found));
 	strbuf_add_str(out, " kept ");
 	strbuf_add_size(out, bytes);
 	if (judgement->by_time)
@@ -556,7 +591,7 @@ static void add_span(const struct findings *found, struct strbuf *out)
 {
 	const struct findings_judgement *judgement = &found->judgement;
 
-	say_count(out, judgement->kept, "call site");
+	say_count(out, judgement->kept, site_noun(found));
 	strbuf_add_str(out, " checked over ");
 	if (judgement->by_time) {
 		strbuf_addf(out, "%u equal parts of ", judgement->last_step);
@@ -644,7 +679,7 @@ void page_verdicts(struct page *page, const struct digest *digest, const struct 
 {
 	const struct findings *found = digest->found;
 	const struct findings_judgement *judgement;
-	bool large = false;
+	struct room below = *room;
 
 	if (digest->not_judged.length > 0) {
 		struct part *part = page_add(page, PAGE_STAYS, NULL);
@@ -660,21 +695,24 @@ void page_verdicts(struct page *page, const struct digest *digest, const struct 
 	if (found == NULL || !found->judgement.judged)
 		return;
 	judgement = &found->judgement;
-	if (judgement->leaks > 0)
-		large = page_leaks(page, digest, false, room->sites, room->brief);
+	if (judgement->leaks > 0 && page_leaks(page, digest, false, room->sites, room)) {
+		below.brief = true;
+		below.keepers = false;
+	}
 	page_growth(page, found);
 	if (judgement->suspects > 0)
 		page_suspects(page, found, room->suspects);
 	/* Below larger ones the keeper and the sums of small ones would only repeat what stands above. */
 	if (judgement->leaks > 0)
-		(void)page_leaks(page, digest, true, room->suspects, room->brief || large);
+		(void)page_leaks(page, digest, true, room->suspects, &below);
 	/* Where memory ran out, growth ended because of that. */
 	if (judgement->leaks + judgement->suspects == 0 && digest->oom_count == 0 &&
 	    FINDINGS_COUNT(found, trend) > 0)
 		page_clean(page, found);
-	if (judgement->leaks + judgement->suspects > 0 && !judgement->has_stacks)
-		strbuf_add_str(&page_add(page, 70, NULL)->text,
-			       "  Run again with --call-stack=c to see where they come from.\n");
+	/* Where memory ran out, that part has said so. */
+	if (judgement->leaks + judgement->suspects > 0 && !judgement->has_stacks &&
+	    digest->oom_count == 0)
+		strbuf_add_str(&page_add(page, 70, NULL)->text, SCREEN_NO_STACKS);
 }
 
 /* ---- the lines of the original ---- */

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import harness
 import rows as rows_module
 
 QUIET = {"TRUTH": "/dev/null"}
@@ -222,9 +223,9 @@ def test_the_summary_is_one_screen(msmemscope, program):
     for place in (r"PEAK of the driver \(HAL\) on NPU \d: ", r"NPU \d    driver \(HAL\) ", "the CPU  pinned host memory "):
         [line] = [line for line in lines if re.match(place, line)]
         assert re.search(r"(peak|:) [\d.]+ \w+.*[,;] at the end [\d.]+ \w+ in \d+ blocks?", line)
-    [files] = [re.fullmatch(r"Files: (.*) \(report\.html; more: msmemscope (info .*)\)", line) for line in lines if line.startswith("Files: ")]
-    assert Path(files[1]).resolve() == run.project().path
-    assert "many_devices" in msmemscope(*files[2].split(), output=False).check().stdout
+    [files] = harness.FILES.finditer(run.stderr)
+    assert Path(files["files"]).resolve() == run.project().path
+    assert "many_devices" in msmemscope(*files["more"].split(), output=False).check().stdout
 
 
 def test_of_many_processes_the_summary_stays_short(msmemscope, program):
@@ -232,11 +233,12 @@ def test_of_many_processes_the_summary_stays_short(msmemscope, program):
     run = msmemscope("--", "sh", "-c", f"for i in 1 2 3 4 5 6; do {target}; done", env=QUIET).check()
     lines = run.stderr.splitlines()
     assert len(lines) <= 25
-    [files] = [re.fullmatch(r"Files: (.*) \(report_\S+\.html; more: msmemscope (info .*)\)", line) for line in lines if line.startswith("Files: ")]
-    assert {Path(path).resolve() for path in glob.glob(files[1])} == {project.path for project in run.projects()}
-    assert msmemscope(*files[2].split(), output=False).check().stdout.count("many_devices (pid ") == 1
+    [files] = harness.FILES.finditer(run.stderr)
+    assert files["page"].startswith("report_")
+    assert {Path(path).resolve() for path in glob.glob(files["files"])} == {project.path for project in run.projects()}
+    assert msmemscope(*files["more"].split(), output=False).check().stdout.count("many_devices (pid ") == 1
 
 
 def test_without_a_trace_nothing_is_offered(msmemscope, program):
     run = msmemscope("--no-keep-trace", "--", *program("many_devices", 1), env=QUIET).check()
-    assert "more: " not in run.stderr and "trace.msc" not in tree(run.project())
+    assert not harness.MORE.search(run.stderr) and "trace.msc" not in tree(run.project())

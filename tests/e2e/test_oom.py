@@ -81,6 +81,14 @@ def test_growth_names_its_place(msmemscope, program, out):
     assert verdict["growing"]["grown_bytes"] > 0 and verdict["bytes_per_step"] > 0
 
 
+def test_growth_without_stacks_says_how_to_find_its_code(msmemscope, dist):
+    """What keeps more is then known by its sizes alone; nobody can free "blocks of 256 KiB"."""
+    run = msmemscope("--", dist / "examples" / "leaky_npu", 800, env={"SIMNPU_HBM": 192 << 20})
+    assert "\nCause: growth. Memory in blocks of 256 KiB grows by 85.5 KiB with every step.\n" in run.stderr, run
+    assert "\nTry: run again with --call-stack=c to see which code keeps blocks of 256 KiB.\n" in run.stderr, run
+    assert "detach or bound" not in run.stderr and run.stderr.count("--call-stack") == 1, run
+
+
 def test_what_is_held_adds_up(msmemscope, program, out):
     for cause, seed in (("others", 4), ("outside", 3)):
         verdict, _ = try_one(msmemscope, program, cause, seed, out / cause)

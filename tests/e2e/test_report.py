@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import engine_of
+from harness import FILES, engine_of
 from viewed import answers
 
 MOST_BYTES = 10_000_000
@@ -80,9 +80,9 @@ def grow(out):
 
 def told(run):
     """The report that the screen names: in the directory of one process, or beside those of several."""
-    [found] = [re.fullmatch(r"Files: (.*) \((report\S*\.html); more: .*\)", line) for line in run.stderr.splitlines() if line.startswith("Files: ")]
-    files = Path(found[1])
-    return ((files.parent if "*" in files.name else files) / found[2]).resolve()
+    [found] = FILES.finditer(run.stderr)
+    files = Path(found["files"])
+    return ((files.parent if "*" in files.name else files) / found["page"]).resolve()
 
 
 def processes(msmemscope, *words):
@@ -286,7 +286,7 @@ def test_of_many_processes_the_worst_are_there_in_full(msmemscope, dist, out, br
 def test_beyond_two_million_events_it_is_made_on_request(msmemscope, dist):
     run = msmemscope("--events=none", "--analysis=none", "--", dist / "examples" / "leaky_npu", 400_000).check()
     project = run.project().path
-    assert " (no page beyond 2 million events: msmemscope report makes it; more: msmemscope info " in run.stderr, run
+    assert " (no page beyond 2 million events: msmemscope report makes it)\nMore:  msmemscope info " in run.stderr, run
     assert not (project / "report.html").exists()
 
 

@@ -20,7 +20,7 @@ from harness import environment
 
 ROWS, COLUMNS = 25, 100
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "summary.schema.json").read_text())
-COPIED = ("Files: ", "Dumps: ", "msmemscope: ")
+COPIED = ("Files: ", "More:  ", "Dumps: ", "msmemscope: ")
 
 LEAKY = """
 import sys, npu, msmemscope
@@ -115,8 +115,9 @@ def test_a_leak_is_told_with_its_line_its_rate_and_what_to_type_next(launch, scr
     order = [next(i for i, line in enumerate(lines) if line.startswith(words)) for words in
              ("train.py (pid ", "LEAK on ", "PEAK of ", "Files: ", "====== ERROR", "Direct ", "====== SUMMARY")]
     assert order == sorted(order), run
-    [files] = [line for line in lines if line.startswith("Files: ")]
-    assert run.project().path.name in files and " (report.html; more: msmemscope info " in files and files.endswith(")"), run
+    # A path that leaves no room puts what to type next on a line of its own.
+    [files, more] = [line for line in lines if line.startswith(("Files: ", "More:  "))]
+    assert run.project().path.name in files and files.endswith(" (report.html)") and more.startswith("More:  msmemscope info "), run
 
 
 def test_a_healthy_run_says_what_was_looked_at(launch, script):
@@ -189,7 +190,7 @@ def test_ranks_are_one_table_with_the_worst_first_and_a_shared_place_once(launch
     assert ranks > 8 or f"Worst: work.py (pid {table[0][1]}, rank {worst})" in run.stderr
     assert re.search(r"^LEAK on NPU 0: .* per step", run.stderr, re.M), run
     # The page of the launch is named after the worst process, as what is to be typed for more.
-    assert re.search(rf"^Files: \S+ \(report_{table[0][1]}_\w+\.html; more: msmemscope info \S+msmemscope_{table[0][1]}_\w+\)$", run.stderr, re.M), run
+    assert re.search(rf"^Files: \S+ \(report_{table[0][1]}_\w+\.html\)\nMore:  msmemscope info \S+msmemscope_{table[0][1]}_\w+$", run.stderr, re.M), run
     processes = check_document(document.read_text())["processes"]
     assert [process["rank"] for process in processes] == list(range(ranks))
     assert {process["name"] for process in processes} == {"work.py"}
@@ -198,7 +199,7 @@ def test_ranks_are_one_table_with_the_worst_first_and_a_shared_place_once(launch
 @pytest.mark.parametrize("option", ["-q", "--log-level=error"])
 def test_quiet_hides_no_finding(launch, script, option):
     run = check_screen(launch(option, "--", *script(LEAKY, 20)).check())
-    assert "====== ERROR: Detected memory leaks on device 0 ======\n" in run.stderr and "more: msmemscope info" not in run.stderr
+    assert "====== ERROR: Detected memory leaks on device 0 ======\n" in run.stderr and "msmemscope info" not in run.stderr
     assert launch(option, "--", *script(HEALTHY, 20)).check().stderr == ""
     asked = launch(option, "--analysis=decompose", "--", *script(HEALTHY, 20)).check()
     assert re.search(r"^Memory of NPU 0 by class at the peak \(9\.0 MiB, step \d+\)\n( +\S+ [KM]iB +\d+ %  \S.*\n)+", asked.stderr, re.M), asked

@@ -85,7 +85,7 @@ def test_the_summary_is_read_before_the_prompt_is_back(scripts, dist, out):
         with said.open("w") as stderr:
             subprocess.run([PYTHON, path], env=env, stderr=stderr, check=True, timeout=60)
         text = said.read_text(encoding="utf-8")
-        assert len(harness.HEADLINE.findall(text)) == 1 and text.count("more: msmemscope info ") == 1, (end, text)
+        assert len(harness.HEADLINE.findall(text)) == 1 and len(harness.MORE.findall(text)) == 1, (end, text)
         wait_for_end(out / f"results{number}")
         assert said.read_text(encoding="utf-8") == text, end
 
@@ -238,7 +238,7 @@ time.sleep(60)
     project, = scripts.results.glob("msmemscope_*")
     assert {"report.txt", "trace.msc"} <= {path.name for path in project.iterdir()}
     text = (out / "said").read_text(encoding="utf-8")
-    assert "KeyboardInterrupt" in text and text.count("more: msmemscope info ") == 1, text
+    assert "KeyboardInterrupt" in text and len(harness.MORE.findall(text)) == 1, text
     wait_for_end(scripts.results)
     assert re.search(r"HAL +peak 4\.0 KiB, at the end 4\.0 KiB in 1 block", (project / "report.txt").read_text(encoding="utf-8"))
 

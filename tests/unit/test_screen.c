@@ -146,7 +146,8 @@ static unsigned int check_rows(const char *text)
 		size_t columns = screen_columns(text);
 
 		assert_non_null(strchr(text, '\n'));
-		if (strncmp(text, "Files: ", 7) != 0 && strncmp(text, "msmemscope: ", 12) != 0)
+		if (strncmp(text, "Files: ", 7) != 0 && strncmp(text, "More:  ", 7) != 0 &&
+		    strncmp(text, "msmemscope: ", 12) != 0)
 			assert_in_range(columns, 0, SCREEN_COLUMNS);
 		rows += columns == 0
 				? 1
@@ -370,6 +371,141 @@ static void leaks_of_many_devices_are_one_table(void **state)
 	digest_fini(&digest);
 }
 
+/* What keeps the blocks of the worst process is shown where the table leaves room. */
+static void the_worst_of_many_has_its_keeper(void **state)
+{
+	struct digest digests[4] = {{0}};
+	struct screen screen = {.digests = digests, .count = 4};
+	struct strbuf text = {0};
+	struct finding_keeper *keeper;
+	size_t i;
+	(void)state;
+
+	for (i = 0; i < 4; i++) {
+		digests[i] = (struct digest){.pid = 100 + (uint32_t)i, .rank = (int64_t)i};
+		digests[i].name = copy("train.py");
+	}
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "\nLargest: train.py (pid 100, rank 0)"));
+	strbuf_reset(&text);
+	add_places(&digests[2], 1, 2);
+	add_peak(&digests[2], 12);
+	keeper = FINDINGS_ADD_TO(digests[2].own, keeper,
+				 &FINDINGS(digests[2].own, place)[0].keepers);
+	assert_non_null(keeper);
+	*keeper = (struct finding_keeper){.kind = "global",
+					  .type = "list",
+					  .name = "kept",
+					  .root = "global of train.py",
+					  .items = 15,
+					  .newest_step = 15,
+					  .step = 16,
+					  .holds = "",
+					  .path = "",
+					  .cure = "clear it"};
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "\nWorst: train.py (pid 102, rank 2)"));
+	/* It was found in the middle of the run. */
+	assert_non_null(
+		strstr(strbuf_str(&text),
+		       "\n  kept by: list `kept` (global of train.py), 15 items in step 16\n"
+		       "  cure: clear it\n"));
+	assert_non_null(strstr(strbuf_str(&text), "\nPEAK of the PyTorch pool: "));
+	assert_in_range(check_rows(strbuf_str(&text)), 15, SCREEN_ROWS);
+	strbuf_fini(&text);
+	for (i = 0; i < 4; i++)
+		digest_fini(&digests[i]);
+}
+
+static void a_peak_after_the_last_step_says_so(void **state)
+{
+	struct digest digest = {.pid = 1, .rank = -1, .steps = 40};
+	struct screen screen = {.digests = &digest, .count = 1};
+	struct strbuf text = {0};
+	(void)state;
+
+	add_peak(&digest, 3);
+	FINDINGS(digest.own, peak)[0].step = 40;
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "1.2 GiB reserved (step 40, "));
+	strbuf_reset(&text);
+	FINDINGS(digest.own, peak)[0].step = 41;
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "1.2 GiB reserved (after step 40, "));
+	strbuf_fini(&text);
+	digest_fini(&digest);
+}
+
+static void blocks_without_a_stack_say_so(void **state)
+{
+	static const char again[] =
+		"\n  Run again with --call-stack=c to see which code they come from.\n";
+	struct digest digest = {.pid = 1, .rank = -1};
+	struct screen screen = {.digests = &digest, .count = 1};
+	struct strbuf text = {0};
+	size_t i;
+	(void)state;
+
+	add_peak(&digest, 3);
+	for (i = 0; i < 3; i++) {
+		FINDINGS(digest.own, holder)[i].site = "blocks of 1.0 MiB or more";
+		FINDINGS(digest.own, holder)[i].recorded = true;
+	}
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), again));
+	assert_null(strstr(strbuf_str(&text), "no call stack"));
+	/* Another has one: then this is how they were recorded. */
+	strbuf_reset(&text);
+	FINDINGS(digest.own, holder)[0].site = "train.py:17 main";
+	FINDINGS(digest.own, holder)[0].stack = 1;
+	screen_text(&screen, &text);
+	assert_null(strstr(strbuf_str(&text), again));
+	assert_non_null(strstr(strbuf_str(&text), "  train.py:17 main\n"));
+	assert_non_null(
+		strstr(strbuf_str(&text), "  blocks of 1.0 MiB or more  (no call stack)\n"));
+	strbuf_fini(&text);
+	digest_fini(&digest);
+}
+
+/* One figure, once, in a sentence that is not cut. */
+static void growth_beside_leaks_is_one_whole_sentence(void **state)
+{
+	struct digest digest = {.pid = 1, .rank = -1};
+	struct screen screen = {.digests = &digest, .count = 1};
+	struct strbuf text = {0};
+	struct finding_trend *trend;
+	const char *at;
+	(void)state;
+
+	add_places(&digest, 1, 2);
+	trend = FINDINGS_ADD(found_in(&digest), trend);
+	assert_non_null(trend);
+	*trend = (struct finding_trend){.pool = POOL_pta,
+					.trend = GROWTH_LEAK,
+					.bytes_per_step = 123456789,
+					.rises = 11538,
+					.steps = 11538,
+					.explained = 0.32};
+	screen_text(&screen, &text);
+	at = strstr(strbuf_str(&text), "\nGROWTH of the PyTorch pool on GPU 0: ");
+	assert_non_null(at);
+	assert_null(strstr(strbuf_str(&text), "..."));
+	at = strstr(strbuf_str(&text), "32 %");
+	assert_non_null(at);
+	assert_null(strstr(at + 1, "32 %"));
+	/* A pool that may be growing, and no call site that leaks. */
+	digest.own->lists[FINDING_place].count = 0;
+	digest.own->judgement.leaks = digest.own->judgement.suspects = 0;
+	trend->trend = GROWTH_SUSPECT;
+	strbuf_reset(&text);
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text),
+			       "\nNo call site leaks, but the PyTorch pool on GPU 0 "
+			       "may be growing: +"));
+	strbuf_fini(&text);
+	digest_fini(&digest);
+}
+
 static void figures_are_said_in_words(void **state)
 {
 	struct strbuf out = {0};
@@ -546,6 +682,10 @@ int main(void)
 		cmocka_unit_test(the_peak_is_that_of_the_pool_people_work_in),
 		cmocka_unit_test(what_has_no_room_is_left_out_whole_and_named),
 		cmocka_unit_test(leaks_of_many_devices_are_one_table),
+		cmocka_unit_test(the_worst_of_many_has_its_keeper),
+		cmocka_unit_test(a_peak_after_the_last_step_says_so),
+		cmocka_unit_test(blocks_without_a_stack_say_so),
+		cmocka_unit_test(growth_beside_leaks_is_one_whole_sentence),
 		cmocka_unit_test(figures_are_said_in_words),
 		cmocka_unit_test(a_process_is_named_by_its_script),
 		cmocka_unit_test(conditions_are_met_by_what_was_found),

@@ -21,6 +21,10 @@ TIMEOUT_S = 120
 
 # The first line of a screen.
 HEADLINE = re.compile(r"^\S.*\(pid \d+(?:, rank \d+)?\): [\d,]+ (?:event|step)s? in ", re.M)
+# What a screen says to type next: at the end of the line of files, or on one of its own.
+MORE = re.compile(r"(?:; more: |^More:  )msmemscope info ", re.M)
+# The files of a launch, its page, and the command for more, wherever that stands.
+FILES = re.compile(r"^Files: (?P<files>.*?)(?: \((?P<page>report\S*\.html))?(?:; more: |\)?\nMore:  )msmemscope (?P<more>info .*?)\)?$", re.M)
 # Settings of the tool or of an Ascend installation must not leak in from the shell that runs the tests.
 FOREIGN = ("MSMEMSCOPE_", "MSLEAKS_", "ASCEND_", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_DEBUG")
 
