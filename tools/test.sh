@@ -69,7 +69,7 @@ step "sanitizers: build" build asan $unit_targets
 step "sanitizers: unit tests" unit asan
 step "thread sanitizer: unit tests with threads" threads
 step "end to end and kills" pair e2e tests/e2e tests/crash
-step "the real torch_npu" suite realclients tests/realclients --ignore=tests/realclients/test_wheels.py
+step "the real torch_npu" pair realclients tests/realclients --ignore=tests/realclients/test_wheels.py
 if [ $cross = yes ]; then
 	step "aarch64: build, checks, unit tests under qemu-user" cross_build
 	step "aarch64: end to end under qemu-user" cross_run

@@ -12,11 +12,18 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "e2e" / "lib")]
 
+import costs  # pylint: disable=wrong-import-position
+import file_queue  # pylint: disable=wrong-import-position
 from clients import ROOT, Client, build_receiver  # pylint: disable=wrong-import-position
 
 _skipped = []
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(costs)
+    config.pluginmanager.register(file_queue)
 
 
 def _environment(venv, *version):

@@ -27,7 +27,6 @@ import inspect
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -35,6 +34,7 @@ from pathlib import Path
 import pytest
 
 import costs
+import file_queue
 import harness
 import insight
 import same
@@ -55,22 +55,13 @@ SCRATCH = ROOT / "build" / "tmp-e2e"
 
 
 def pytest_configure(config):
-    if not config.pluginmanager.is_registered(costs):
-        config.pluginmanager.register(costs)
+    for plugin in (costs, file_queue):
+        if not config.pluginmanager.is_registered(plugin):
+            config.pluginmanager.register(plugin)
     config.addinivalue_line("markers", "qemu: also run against the aarch64 build under qemu-user")
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
     config.addinivalue_line("markers", "not_insight(why): databases that the test leaves are not for Insight (lib/insight.py)")
     config.addinivalue_line("markers", "not_same(why): what the test leaves behind is not compared in all forms (lib/same.py)")
-
-
-# ---- several pytest that share the files of tests: $MSMEMSCOPE_QUEUE is DIRECTORY:first or DIRECTORY:last (tools/common.sh) ----
-
-_queue, _, _from = os.environ.get("MSMEMSCOPE_QUEUE", "").partition(":")
-_ours = {}  # {file of tests: whether it is this process that runs them}
-# A shell lets what it runs in the background ignore these, and our programs would, too.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def waits(item):
@@ -79,8 +70,7 @@ def waits(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    """--listed FILE: the tests that it names, with --waiting also those that wait. Of two that share the files one begins at the first,
-    the other at the last."""
+    """--listed FILE: the tests that it names, with --waiting also those that wait."""
     listed = config.getoption("listed", None)
     if listed:
         names = {line for line in Path(listed).read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")}
@@ -90,22 +80,6 @@ def pytest_collection_modifyitems(config, items):
         chosen = [item for item in items if item.nodeid in names or config.getoption("waiting") and waits(item)]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
-    if _queue:
-        items.sort(key=lambda item: str(item.path), reverse=_from == "last")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item):
-    """The first to take a file runs all of its tests; the other passes over them, and they are no part of its results."""
-    if not _queue:
-        return None
-    if item.path not in _ours:
-        try:
-            (Path(_queue) / "-".join(item.path.parts[-2:])).mkdir()
-            _ours[item.path] = True
-        except FileExistsError:
-            _ours[item.path] = False
-    return None if _ours[item.path] else True
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 
+import torch._dynamo  # the first optimizer brings it, and it takes as long as the rest
 import torch_npu  # noqa: F401
 
 for words in sys.argv[1:]:
