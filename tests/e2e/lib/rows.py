@@ -18,16 +18,20 @@ ATTR_KEYS = ("allocation_id addr size used total pinned process_used device_used
              "alloc_type type dtype format shape path workspace_ptr workspace_size streamId taskId free reserved "
              "max_reserved allocated max_allocated device_rate reserved_rate func req_size flag pool ptr timestamp requested stream "
              "private_pool waiting private_reserved").split()
-_KEY = re.compile(r"(?:^|,)(" + "|".join(ATTR_KEYS) + r"):")
+_KEYS = frozenset(ATTR_KEYS)
+_HEX = re.compile(r"0x[0-9a-f]+").fullmatch
+_POINTER = re.compile(r"0x[0-9a-f]{16}").fullmatch
+_OF_A_BLOCK = frozenset(("allocation_id", "addr", "size"))
+_DEVICE = re.compile(r"\d+|cpu|N/A").fullmatch
 
 
 class RowError(ValueError):
     """A file is not what it should be."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Row:
-    """One row. Numbers are int; `N/A` is None; stacks are lists of frames, innermost first."""
+    """One row. Numbers are int; `N/A` is None; stacks are lists of frames, innermost first. (Not frozen: tests read millions of them.)"""
     id: int
     event: str
     type: str
@@ -68,31 +72,42 @@ def parse_attr(text):
         return {}
     if text[0] != "{" or text[-1] != "}":
         raise RowError(f"Attr without braces: {text!r}")
-    pieces = _KEY.split(text[1:-1])
-    if pieces[0] != "" or len(pieces) == 1:
-        raise RowError(f"Attr begins with an unknown key: {text!r}")
-    attr = {}
-    for key, value in zip(pieces[1::2], pieces[2::2]):
+    attr, last = {}, None
+    for piece in text[1:-1].split(","):
+        key, colon, value = piece.partition(":")
+        if not colon or key not in _KEYS:
+            if last is None:
+                raise RowError(f"Attr begins with an unknown key: {text!r}")
+            attr[last] = f"{attr[last]},{piece}"
+            continue
         if key in attr:
             raise RowError(f"Attr has {key} twice: {text!r}")
-        attr[key] = _value(value)
+        attr[key], last = value, key
+    for key, value in attr.items():
+        attr[key] = int(value) if value.isdecimal() else _value(value)
     return attr
 
 
 def _value(text):
-    if re.fullmatch(r"\d+", text):
-        return int(text)
-    if re.fullmatch(r"0x[0-9a-f]+", text):
+    if text.startswith("0x") and _HEX(text):
         return int(text, 16)
     return True if text == "true" else text
 
 
-def _number(text, what, pattern=r"\d+", base=10):
+def _number(text, what):
     if text == "N/A":
         return None
-    if not re.fullmatch(pattern, text):
+    if not text.isdecimal():
         raise RowError(f"{what} is {text!r}")
-    return int(text, base)
+    return int(text)
+
+
+def _pointer(text):
+    if text == "N/A":
+        return None
+    if not _POINTER(text):
+        raise RowError(f"Ptr is {text!r}")
+    return int(text, 16)
 
 
 def _stack(text):
@@ -131,17 +146,14 @@ def _row(fields, path, line):
     if len(fields) != 12:
         raise RowError(f"{len(fields)} columns")
     ident, event, kind, name, time, pid, tid, device, ptr, attr, python_stack, c_stack = fields
-    if not re.fullmatch(r"\d+|cpu|N/A", device):
+    if not _DEVICE(device):
         raise RowError(f"Device Id is {device!r}")
-    row = Row(id=_number(ident, "ID"), event=event, type=kind, name=None if name == "N/A" else name,
-              time_ns=_number(time, "Timestamp(ns)"), pid=_number(pid, "Process Id"), tid=_number(tid, "Thread Id"),
-              device=device, ptr=_number(ptr, "Ptr", r"0x[0-9a-f]{16}", 16), attr=parse_attr(attr),
-              python_stack=_stack(python_stack), c_stack=_stack(c_stack), file=path, line=line)
+    row = Row(_number(ident, "ID"), event, kind, None if name == "N/A" else name, _number(time, "Timestamp(ns)"), _number(pid, "Process Id"),
+              _number(tid, "Thread Id"), device, _pointer(ptr), parse_attr(attr), _stack(python_stack), _stack(c_stack), path, line)
     if row.id is None or row.time_ns is None:
         raise RowError("no ID or no Timestamp(ns)")
     if event in ("MALLOC", "FREE"):
-        missing = {"allocation_id", "addr", "size"} - row.attr.keys()
-        if missing or row.attr["addr"] != row.ptr:
+        if not row.attr.keys() >= _OF_A_BLOCK or row.attr["addr"] != row.ptr:
             raise RowError(f"{event} with Ptr {ptr} and Attr {attr}")
     return row
 
