@@ -50,7 +50,7 @@ CLASSES = tuple(f"  ({words})" for words in ("weights", "gradients", "optimizer 
                                              "attributes", "state dict", "KV cache"))
 SIZE = r"(\d[\d,.]* (?:B|[KMGT]iB))"
 LARGE = 20 << 20  # bytes of a trace that only `make soak PART=same` takes
-SAMPLE = 4        # projects of one test, likewise
+SAMPLE = 2        # projects of one test, likewise
 # Files of tests about dumps, of which the sample always takes Parquet too, of a trace of at most PARQUET bytes; of others it takes one test
 # in PARQUETS.
 DUMPS = {"test_db", "test_export", "test_files", "test_filters", "test_hostile_names", "test_row_shapes", "test_rows", "test_snapshot",
