@@ -242,6 +242,11 @@ static void say_segment(struct model *model, const struct pool_state *state,
 	json_bool(json, "loose", segment->id == UINT64_MAX);
 	if (segment->id != UINT64_MAX)
 		json_u64(json, "id", segment->id);
+	/* Nobody divides it: it is a block of its own. */
+	if (segment->id != UINT64_MAX && segment->blocks == 0 && segment->used > 0)
+		json_u64(json, "group",
+			 groups_number(groups, group_key(model, model_block(model, segment->id),
+							 question->by)));
 	/* id, offset, size, group */
 	json_array(json, "blocks");
 	for (i = segment->first; i<segment->last && * room> 0; i++, (*room)--) {

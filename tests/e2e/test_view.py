@@ -141,6 +141,9 @@ def test_a_long_run_can_be_asked_about_while_it_is_read(msmemscope, view, dist, 
     assert [one["events"] for one in seen] == sorted(one["events"] for one in seen)
     whole = page.ask("summary", process=0)
     assert whole == run and whole["events"] > 4 * steps
+    # Blocks of the driver that no framework divides have the colours of their call sites.
+    state = page.ask("segments", process=0, pool=0, by="place", at=whole["pools"][0]["peak_ns"])
+    assert len({one["group"] for one in state["segments"]}) == len(state["groups"]) > 1
     # A question that does not say now waits for the end.
     assert view(out / "long").ask("summary", process=0) == whole
     shown = browser()

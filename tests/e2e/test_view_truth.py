@@ -108,6 +108,10 @@ def test_segments_and_holes_at_random_moments(view, imported, sights):
                 # The driver's own pool has them all.
                 whole = page.ask("segments", process=0, pool=pools["HAL", device], by="place", at=at)
                 assert whole["bytes"] == sum(size for _, size in driver)
+                # One that no framework divides is a block of its own, with a colour.
+                alone = {low for low, size in driver if (low, size) not in ever}
+                assert {int(one["address"], 16) for one in whole["segments"] if "group" in one} == alone
+                assert all(one["used"] == one["bytes"] and one["group"] < len(whole["groups"]) for one in whole["segments"] if "group" in one)
 
 
 def test_the_end_is_what_the_snapshot_itself_says(view, imported, out):

@@ -53,9 +53,9 @@ export function drawSegments(canvas, answer, scroll) {
     pen.textAlign = "right";
     pen.fillText(bytes(segment.bytes), NAME - 8, y + box.height / 2);
     hatch(pen, box);
-    hits.push({ ...box, segment });
+    hits.push(segment.group === undefined ? { ...box, segment } : { ...box, segment, id: segment.id, size: segment.bytes, group: segment.group });
     const scale = box.width / (segment.bytes || 1);
-    if (segment.blocks.length === 0 && segment.used === segment.bytes) { pen.fillStyle = colourOf(); pen.fillRect(box.x, box.y, box.width, box.height); }
+    if (segment.group !== undefined) { pen.fillStyle = colourOf(answer.groups[segment.group]); pen.fillRect(box.x, box.y, box.width, box.height); }
     for (let k = 0; k < segment.blocks.length; k += 4) {
       const [id, offset, size, group] = segment.blocks.slice(k, k + 4), part = { x: box.x + offset * scale, y, width: Math.max(size * scale, 0.7), height: box.height };
       pen.fillStyle = colourOf(answer.groups[group]);
