@@ -12,7 +12,7 @@ import sys
 import torch
 
 from ._api import GRAPH_ADDS, GRAPH_AGAIN, GRAPH_BACKWARD, GRAPH_ENTER, GRAPH_GIVES, GRAPH_LEAVE, GRAPH_OPERATOR, GRAPH_SAVED, \
-    GRAPH_SAVED_RESULT, GRAPH_STATE, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE
+    GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_STATE, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE
 from ._native import collector
 
 _next_node = getattr(torch.autograd, "_get_sequence_nr", None)
@@ -29,10 +29,12 @@ def forget():
     _named.clear()
 
 
-def saved(node, memory, result):
+def saved(node, tensor, memory, result):
     """A node has saved a tensor. `result`: its own operator made it."""
     if _is_known:
         _record(GRAPH_SAVED_RESULT if result else GRAPH_SAVED, memory[0], memory[1], node._sequence_nr())
+        if tensor.untyped_storage().nbytes() != tensor.nbytes:
+            _record(GRAPH_SAVED_BYTES, memory[0], memory[1], tensor.nbytes)
 
 
 def operator_begins():
@@ -108,7 +110,7 @@ def _record_tensors(kind, value, memory_of):
     for tensor in _tensors(value):
         memory = memory_of(tensor)
         if memory is not None:
-            _record(kind, memory[0], memory[1], 0)
+            _record(kind, memory[0], memory[1], tensor.shape[0] if tensor.dim() else 0)
 
 
 def module_begins(module, layer, arguments, memory_of, label):

@@ -320,7 +320,7 @@ def _read_node(node, results):
         for tensor in _saved.read(node, name):
             memory, own = _label_saved(tensor, results)
             if memory is not None:
-                _graph.saved(node, memory, own)
+                _graph.saved(node, tensor, memory, own)
     if python:
         for value in list(vars(node).values()):  # kept by a function of Python's without save_for_backward()
             if value.__class__ is _Tensor:

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,19 @@ int advising_offer(struct advising *advising, struct advise_offer *offer)
 		return -ENOMEM;
 	advising->offers[advising->offer_count++] = *offer;
 	return 0;
+}
+
+void advising_refuse(struct advising *advising, const char *format, ...)
+{
+	char sentence[400];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(sentence, sizeof(sentence) - 1, format, arguments);
+	va_end(arguments);
+	strcat(sentence, "\n");
+	if (strstr(strbuf_str(&advising->refused), sentence) == NULL)
+		strbuf_add_str(&advising->refused, sentence);
 }
 
 void advising_line(struct advising *advising, uint32_t stack, char *out, size_t bytes)
@@ -94,7 +108,7 @@ const struct advise_offer *advise_under_limit(const struct advising *advising)
 }
 
 int advise_pool_init(struct advising *advising, const struct advise_record *record,
-		     struct replay *replay, uint32_t pool, uint64_t limit)
+		     struct replay *replay, uint32_t pool, const struct advise_wish *wish)
 {
 	static int (*const rules[])(struct advising *) = {
 #define RULE(name, word) rule_##name,
@@ -105,7 +119,8 @@ int advise_pool_init(struct advising *advising, const struct advise_record *reco
 
 	*advising = (struct advising){.record = record,
 				      .replay = replay,
-				      .limit = limit,
+				      .limit = wish->limit,
+				      .bandwidth = wish->bandwidth,
 				      .peak = record->pools[pool].peak};
 	status = editor_init(&advising->editor, record, pool);
 	if (status == 0)

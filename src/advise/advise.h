@@ -31,10 +31,17 @@ struct advise_offer {
 	char which[40];
 	uint32_t modules; /* how many */
 	double seconds;	  /* that each step takes longer; below 0: not known */
+	uint64_t moved;	  /* bytes to the host, and back, in each step */
 	double share;	  /* of the time of a step; below 0: not known */
 	const char *cost; /* in words, where it is not time */
 	char line[400];	  /* "model.py:41" to change; "" */
 	bool more_lines;  /* and others */
+};
+
+/* What the user says. */
+struct advise_wish {
+	uint64_t limit;	    /* 0: none */
+	uint64_t bandwidth; /* between device and host, bytes a second; 0: not known */
 };
 
 /* What advise has to say about a pool. */
@@ -42,7 +49,8 @@ struct advising {
 	const struct advise_record *record;
 	struct replay *replay; /* for lines of source */
 	struct editor editor;
-	uint64_t limit; /* 0: none */
+	uint64_t limit;	    /* 0: none */
+	uint64_t bandwidth; /* between device and host, bytes a second; 0: not known */
 	uint64_t peak;
 	uint32_t step;		     /* in which it is, 0: before the first */
 	double step_seconds;	     /* 0: not known */
@@ -55,7 +63,7 @@ struct advising {
 
 /* 0 or -ENOMEM. */
 int advise_pool_init(struct advising *advising, const struct advise_record *record,
-		     struct replay *replay, uint32_t pool, uint64_t limit);
+		     struct replay *replay, uint32_t pool, const struct advise_wish *wish);
 void advise_pool_fini(struct advising *advising);
 
 /* The cheapest offer under the limit; NULL: none is. */
@@ -67,6 +75,10 @@ const char *advise_rule_word(enum advise_rule rule);
 
 /* Looks at the peak of what is edited, and takes the offer if it is lower than in the record. 0 or -ENOMEM. */
 int advising_offer(struct advising *advising, struct advise_offer *offer);
+
+/* Why something was not tried: a sentence, which is kept once. */
+void advising_refuse(struct advising *advising, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* "file.py:12" of the innermost function of the user's in a stack; "" if there is none. */
 void advising_line(struct advising *advising, uint32_t stack, char *out, size_t bytes);

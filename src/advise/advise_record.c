@@ -363,8 +363,10 @@ static uint32_t node_of(struct advise_record *record, uint64_t number)
 	return (uint32_t)record->node_count++;
 }
 
-static int take_saved(struct advise_record *record, uint32_t block, uint64_t number, bool result)
+static int take_saved(struct advise_record *record, uint32_t block, const struct event_graph *said)
 {
+	uint64_t number = said->number;
+	bool result = said->kind == GRAPH_SAVED_RESULT;
 	uint32_t node = node_of(record, number);
 
 	if (node == ADVISE_NONE)
@@ -378,20 +380,32 @@ static int take_saved(struct advise_record *record, uint32_t block, uint64_t num
 	if (block == ADVISE_NONE)
 		return 0;
 	for (uint32_t i = record->blocks[block].save; i != ADVISE_NONE; i = record->saves[i].next)
-		if (record->saves[i].node == number)
+		if (record->saves[i].node == number && record->saves[i].address == said->address)
 			return 0;
 	if (ROOM(record, save) != 0)
 		return -ENOMEM;
-	record->saves[record->save_count] = (struct advise_save){.node = number,
-								 .block = block,
-								 .next = record->blocks[block].save,
-								 .result = result,
-								 .at = record->moment_count};
+	record->saves[record->save_count] =
+		(struct advise_save){.node = number,
+				     .address = said->address,
+				     .bytes = record->blocks[block].bytes,
+				     .block = block,
+				     .next = record->blocks[block].save,
+				     .result = result,
+				     .at = record->moment_count};
 	record->blocks[block].save = (uint32_t)record->save_count++;
 	return 0;
 }
 
-static int take_touch(struct advise_record *record, uint32_t block, bool gives)
+static void take_saved_bytes(struct advise_record *record, const struct event_graph *said)
+{
+	struct advise_save *save =
+		record->save_count == 0 ? NULL : &record->saves[record->save_count - 1];
+
+	if (save != NULL && save->address == said->address)
+		save->bytes = said->number;
+}
+
+static int take_touch(struct advise_record *record, uint32_t block, const struct event_graph *said)
 {
 	if (block == ADVISE_NONE || record->open_count == 0)
 		return 0;
@@ -402,7 +416,8 @@ static int take_touch(struct advise_record *record, uint32_t block, bool gives)
 		(struct advise_touch){.call = record->open[record->open_count - 1],
 				      .block = block,
 				      .next = record->blocks[block].touch,
-				      .gives = gives};
+				      .gives = said->kind == GRAPH_GIVES,
+				      .first = (uint32_t)said->number};
 	record->blocks[block].touch = (uint32_t)record->touch_count++;
 	return 0;
 }
@@ -478,7 +493,7 @@ static int take_of_module(struct advise_record *record, const struct event_graph
 		record->modules[call->module].again = true;
 		return 0;
 	default:
-		return take_touch(record, block, said->kind == GRAPH_GIVES);
+		return take_touch(record, block, said);
 	}
 }
 
@@ -494,7 +509,10 @@ static int take_graph(struct advise_record *record, struct replay *replay,
 	switch (said.kind) {
 	case GRAPH_SAVED:
 	case GRAPH_SAVED_RESULT:
-		status = take_saved(record, block, said.number, said.kind == GRAPH_SAVED_RESULT);
+		status = take_saved(record, block, &said);
+		break;
+	case GRAPH_SAVED_BYTES:
+		take_saved_bytes(record, &said);
 		break;
 	case GRAPH_BACKWARD:
 		status = take_backward(record, said.number);

@@ -38,6 +38,8 @@ struct advise_block {
 /* A node of the graph saved a block. */
 struct advise_save {
 	uint64_t node;
+	uint64_t address;
+	uint64_t bytes; /* of the tensor, which may be a part of the block */
 	uint32_t block, next;
 	bool result; /* its own operator made the block */
 	size_t at;
@@ -47,6 +49,7 @@ struct advise_save {
 struct advise_touch {
 	uint32_t call, block, next;
 	bool gives;
+	uint32_t first; /* dimension; 0: unknown */
 };
 
 struct advise_module {

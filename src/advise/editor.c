@@ -74,6 +74,12 @@ void editor_resize(struct editor *editor, uint32_t block, uint64_t bytes)
 	editor_add(editor, one->died, -more);
 }
 
+void editor_span(struct editor *editor, size_t from, size_t until, uint64_t bytes)
+{
+	editor_add(editor, from, (int64_t)bytes);
+	editor_add(editor, until, -(int64_t)bytes);
+}
+
 void editor_pass(struct editor *editor, size_t at, int64_t bytes)
 {
 	editor->passing[at] += bytes;

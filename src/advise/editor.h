@@ -31,6 +31,9 @@ void editor_resize(struct editor *editor, uint32_t block, uint64_t bytes);
 /* Bytes that are not there in the record, or are not there any more, from a moment on. */
 void editor_add(struct editor *editor, size_t at, int64_t bytes);
 
+/* A block that is not in the record, from a moment until another. */
+void editor_span(struct editor *editor, size_t from, size_t until, uint64_t bytes);
+
 /* The same right after a moment: those that come one after another make a peak of their own. */
 void editor_pass(struct editor *editor, size_t at, int64_t bytes);
 

@@ -244,16 +244,16 @@ int rule_free_earlier(struct advising *advising)
 
 	for (size_t i = 0; i < advising->record->module_count; i++)
 		if (advising->record->modules[i].compiled) {
-			strbuf_add_str(
-				&advising->refused,
-				"Freeing results earlier: torch.compile made a part of the model, and what its code uses is not seen.\n");
+			advising_refuse(
+				advising,
+				"Freeing results earlier: torch.compile made a part of the model, and what its code uses is not seen.");
 			return 0;
 		}
 
 	if (!advising->record->accesses) {
-		strbuf_add_str(
-			&advising->refused,
-			"Freeing results earlier: the run has no accesses; record it with --events=alloc,free,access as well.\n");
+		advising_refuse(
+			advising,
+			"Freeing results earlier: the run has no accesses; record it with --events=alloc,free,access as well.");
 		return 0;
 	}
 	status = find_runs(&work) ? 0 : -ENOMEM;

@@ -47,11 +47,18 @@ static void add_cost(struct strbuf *out, const struct advise_offer *offer)
 		strbuf_add_str(out, offer->cost);
 		return;
 	}
-	if (offer->seconds < 0) {
-		strbuf_add_str(out, "one more forward pass of it");
+	if (offer->seconds < 0 && offer->moved != 0) {
+		strbuf_add_size(out, offer->moved);
+		strbuf_add_str(out, " to the host and back per step");
 		return;
 	}
-	strbuf_add_char(out, '+');
+	if (offer->seconds < 0) {
+		strbuf_add_str(out, offer->rule == ADVISE_RULE_offload
+					    ? "copies to the host and back"
+					    : "one more forward pass of it");
+		return;
+	}
+	strbuf_add_str(out, offer->moved != 0 ? "up to +" : "+");
 	say_seconds(out, offer->seconds);
 	strbuf_add_str(out, " per step");
 	if (offer->share >= 0)
@@ -172,6 +179,8 @@ static void json_offer(const struct advising *advising, const struct advise_offe
 		json_string(json, "cost", offer->cost);
 	if (offer->cost == NULL && offer->seconds >= 0)
 		json_f64(json, "seconds_per_step", offer->seconds, 6);
+	if (offer->moved != 0)
+		json_u64(json, "moved_bytes_per_step", offer->moved);
 	if (offer->line[0] != '\0')
 		json_string(json, "line", offer->line);
 	if (offer->more_lines)

@@ -39,11 +39,12 @@ static int answer_pools(struct pool_answers *answers, const struct advise_record
 
 	for (size_t i = 0; i < record->pool_count && status == 0; i++) {
 		struct advising advising;
+		struct advise_wish wish = {.limit = answers->options->limit.bytes,
+					   .bandwidth = answers->options->bandwidth.bytes};
 
 		if (!is_asked_for(record, (uint32_t)i))
 			continue;
-		status = advise_pool_init(&advising, record, replay, (uint32_t)i,
-					  answers->options->limit.bytes);
+		status = advise_pool_init(&advising, record, replay, (uint32_t)i, &wish);
 		if (status == 0 && answers->options->json)
 			advise_json(&advising, &answers->json);
 		else if (status == 0)

@@ -102,9 +102,10 @@ enum graph_kind {
 	GRAPH_SAVED_RESULT = 2, /* the same, and the tensor is the result of its own operator */
 	GRAPH_OPERATOR =
 		3, /* an operator starts whose result gets a node; `number`: the next one after it */
-	GRAPH_ENTER = 4,    /* a module's forward pass starts; `number`: the next node */
-	GRAPH_LEAVE = 5,    /* it ended */
-	GRAPH_TAKES = 6,    /* the module that was entered last is given the tensor */
+	GRAPH_ENTER = 4, /* a module's forward pass starts; `number`: the next node */
+	GRAPH_LEAVE = 5, /* it ended */
+	/* The module that was entered last is given the tensor; `number`: its first dimension, 0: unknown. */
+	GRAPH_TAKES = 6,
 	GRAPH_GIVES = 7,    /* it gives the tensor */
 	GRAPH_BACKWARD = 8, /* the backward pass runs a node; 0: it ended */
 	GRAPH_AGAIN =
@@ -112,6 +113,8 @@ enum graph_kind {
 	GRAPH_STATE = 10, /* the tensor is a state of an optimizer; `number`: bytes of an element */
 	GRAPH_ADDS = 11,  /* the backward pass adds to this gradient, which the program had kept */
 	GRAPH_ZEROED = 12, /* the program has set gradients to zero, or has dropped them */
+	GRAPH_SAVED_BYTES =
+		13, /* what was saved last is a part of its memory, or more than it: `number` bytes */
 };
 
 /* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */

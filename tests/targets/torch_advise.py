@@ -6,7 +6,8 @@
                                        first or last half, every other), with zero_grad(set_to_none=True) and with smaller optimizer states;
                                        prints a line of JSON each: the most memory that PyTorch's profiler counts
 
-With DEVICE=cuda in the environment they are trained on a GPU, with 32 times the batch, and PyTorch's pool says what was requested.
+With DEVICE=cuda in the environment they are trained on a GPU, with 32 times the batch, and PyTorch's pool says what was requested; with DEVICE=npu
+on an NPU, with the batch as it is. On both, torch.autograd.graph.save_on_cpu() is tried around the same modules.
 
 A network is transformer, cnn, unet, rnn, lstm, room (that is made once and kept), nested, keeps (gradients that are set to zero), compiled
 (torch.compile), again (checkpoints already), or a number: the seed of a random one.
@@ -26,7 +27,9 @@ from torch.utils.checkpoint import checkpoint
 
 STEPS = 3
 DEVICE = os.environ.get("DEVICE", "cpu")
-ON_GPU = DEVICE != "cpu"
+ON_GPU = DEVICE == "cuda"
+if DEVICE == "npu":
+    import torch_npu  # noqa: F401
 ROOM = []
 
 
@@ -313,7 +316,7 @@ def train(name, change=lambda model: None, none=None, dtype=None):
     steps = HalfAdam(trained, dtype or torch.float32) if dtype is not None or name == "keeps" else optimizer(trained)
     for _ in range(STEPS):
         steps.zero_grad(set_to_none=set_to_none if none is None else none)
-        batch = torch.cat([data()] * 32).to(DEVICE) if ON_GPU else data()
+        batch = (torch.cat([data()] * 32) if ON_GPU else data()).to(DEVICE)
         loss = model(batch).square().mean()
         loss.backward()
         steps.step()
@@ -361,6 +364,17 @@ def with_checkpoints(paths, model):
         module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
 
 
+def with_offload(paths, model):
+    """What these modules save goes to the host."""
+    def run(forward, *args, **kwargs):
+        with torch.autograd.graph.save_on_cpu(device_type=DEVICE):
+            return forward(*args, **kwargs)
+
+    for path in paths:
+        module = model.get_submodule(path)
+        module.forward = functools.partial(run, module.forward)
+
+
 def apart(function):
     """In a process of its own; its result is JSON."""
     reader, writer = os.pipe()
@@ -381,10 +395,10 @@ def apart(function):
 
 
 def peak_of(*args, **kwargs):
-    if ON_GPU:
+    if DEVICE != "cpu":
         train(*args, **kwargs)
-        stats = torch.cuda.memory_stats()
-        return [stats["requested_bytes.all.peak"], stats["reserved_bytes.all.peak"]]
+        stats = getattr(torch, DEVICE).memory_stats()
+        return [stats["requested_bytes.all.peak" if ON_GPU else "allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]]
     with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profile:
         train(*args, **kwargs)
     events = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
@@ -403,6 +417,8 @@ def truth(name):
     say(name, "plain", apart(lambda: peak_of(name)))
     for kind, which, paths in apart(lambda: list(variants(name))):
         say(name, "checkpoint", apart(lambda: peak_of(name, functools.partial(with_checkpoints, paths))), **{"class": kind, "which": which})
+        if DEVICE != "cpu":
+            say(name, "offload", apart(lambda: peak_of(name, functools.partial(with_offload, paths))), **{"class": kind, "which": which})
     if name == "keeps":
         say(name, "optimizer_state", apart(lambda: peak_of(name, dtype=torch.bfloat16)))
     say(name, "set_to_none", apart(lambda: peak_of(name, none=True)))
