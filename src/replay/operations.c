@@ -95,10 +95,11 @@ int operations_take_operation(struct replay *replay, const struct trace_event *e
 		[LAYER_ATB] = {ROW_ATB_START, ROW_ATB_END},
 		[LAYER_ATB_KERNEL] = {ROW_ATB_KERNEL_START, ROW_ATB_KERNEL_END},
 	};
-	struct row row = {.context = replay_context(replay, definitions_context(replay, event))};
 	struct writer *writer = writers_at(&replay->writers, event->writer);
+	uint32_t context = definitions_context_of(replay, writer, event->context), name, stack;
 	struct event_operation operation;
-	uint32_t name;
+	enum row_kind kind;
+	struct row row;
 	size_t ended;
 
 	event_operation_decode(event->words, &operation);
@@ -121,13 +122,20 @@ int operations_take_operation(struct replay *replay, const struct trace_event *e
 		replay->totals.oddities.operations_unpaired += ended == 0 ? 1 : ended - 1;
 	}
 	/* An end whose begin was before recording is still something that happened. */
-	row.kind = kinds[operation.layer][operation.kind - OPERATION_BEGINS];
-	row.name = texts_at(&replay->texts, name);
-	row.layer = (enum layer)operation.layer;
-	row.path = texts_find(replay, event, operation.path);
-	row.stack = definitions_stack(replay, writer, operation.stack);
-	row.workspace = operation.workspace;
-	row.size_bytes = operation.workspace_bytes;
+	kind = kinds[operation.layer][operation.kind - OPERATION_BEGINS];
+	stack = definitions_stack(replay, writer, operation.stack);
+	if (!replay_wants_row(replay, kind))
+		return 0;
+	row = (struct row){
+		.kind = kind,
+		.context = replay_context(replay, context),
+		.name = texts_at(&replay->texts, name),
+		.layer = (enum layer)operation.layer,
+		.path = texts_find(replay, event, operation.path),
+		.stack = stack,
+		.workspace = operation.workspace,
+		.size_bytes = operation.workspace_bytes,
+	};
 	return replay_publish(replay, event, &row);
 }
 
@@ -135,11 +143,10 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 {
 	static const enum row_kind kinds[] = {ROW_READ, ROW_WRITE, ROW_ACCESS};
 	struct writer *writer = writers_get(&replay->writers, event->writer);
-	const struct context *context =
-		replay_context(replay, definitions_context_of(replay, writer, event->context));
+	uint32_t number = definitions_context_of(replay, writer, event->context), stack;
+	const struct context *context;
 	struct event_access access;
 	struct row row;
-	uint32_t stack;
 
 	event_access_decode(event->words, &access);
 	if (access.kind < ACCESS_READ || access.kind > ACCESS_UNKNOWN ||
@@ -148,6 +155,7 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 	stack = definitions_stack(replay, writer, access.stack);
 	if (!replay_wants_row(replay, kinds[access.kind - ACCESS_READ]))
 		return 0;
+	context = replay_context(replay, number);
 	row = (struct row){
 		.kind = kinds[access.kind - ACCESS_READ],
 		.context = context,

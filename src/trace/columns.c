@@ -34,6 +34,10 @@ static const uint8_t *get_varint(const uint8_t *from, const uint8_t *end, uint64
 	uint64_t value = 0;
 	unsigned int shift;
 
+	if (MSCOPE_LIKELY(from < end && !(*from & 0x80))) {
+		*out = *from;
+		return from + 1;
+	}
 	for (shift = 0; shift < 35 && from < end; shift += 7) {
 		uint8_t byte = *from++;
 

@@ -226,11 +226,34 @@ static void heap_push(struct run *run, size_t index)
 	heap_up(run, run->heap_count++);
 }
 
+/* Finds the earliest time of all streams but the first. */
+static void find_rival(struct run *run)
+{
+	size_t i;
+
+	run->rival_ns = UINT64_MAX;
+	for (i = 1; i < run->heap_count && i <= 2; i++) {
+		uint64_t key = stream_key(&run->streams[run->heap[i]]);
+
+		run->rival_ns = key < run->rival_ns ? key : run->rival_ns;
+	}
+}
+
 static void heap_pop(struct run *run)
 {
 	run->streams[run->heap[0]].in_heap = false;
 	run->heap[0] = run->heap[--run->heap_count];
 	heap_down(run, 0);
+	find_rival(run);
+}
+
+/* The first stream stands on another record. Mostly it stays the first: one thread does most of the work. */
+static void heap_settle(struct run *run)
+{
+	if (stream_key(&run->streams[run->heap[0]]) < run->rival_ns)
+		return;
+	heap_down(run, 0);
+	find_rival(run);
 }
 
 /* ---- reading a stream ---- */
@@ -575,7 +598,7 @@ void run_advance(struct run *run)
 	s->at += s->bytes;
 	s->read++;
 	if (stream_seek(run, s))
-		heap_down(run, 0);
+		heap_settle(run);
 	else
 		heap_pop(run);
 }
@@ -598,6 +621,8 @@ static void refill(struct run *run)
 {
 	size_t i;
 
+	/* Streams come, and what waits may have got earlier pieces. */
+	run->rival_ns = 0;
 	for (i = 0; i < run->stream_count; i++) {
 		struct stream *s = &run->streams[i];
 
@@ -670,7 +695,7 @@ bool run_next(struct run *run, struct trace_event *out)
 		if (s->opened)
 			break;
 		if (stream_seek(run, s))
-			heap_down(run, 0);
+			heap_settle(run);
 		else
 			heap_pop(run);
 	}

@@ -83,6 +83,8 @@ struct run {
 	struct map by_writer; /* writer number -> index of its stream */
 	size_t *heap;	      /* indices of streams */
 	size_t heap_count, heap_room;
+	/* No stream but the first of the heap has a record before it; 0: not known. */
+	uint64_t rival_ns;
 	/* The stream of the event that run_next() returned last; NULL once it was left. Streams are only added while it is NULL. */
 	struct stream *last;
 	uint64_t padded[64]; /* a record of an older version, with 0 for the fields that it lacks */
