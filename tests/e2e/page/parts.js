@@ -124,11 +124,11 @@ export const claims = {
     same([found.a.used, found.b.used], [15, 9]);
     same(differenceOf(series, 10, 800), null);
   },
-  "chips are worst first, and what does not grow has none": () => {
+  "chips are the first of the findings, and what does not grow has none": () => {
     const leak = (verdict, bytes_per_step) => ({ verdict, bytes_per_step });
-    same(chipLeaks([leak("suspect", 0), leak("suspect", 900), leak("leak", 50)]).map(([, i]) => i), [2, 1]);
+    same(chipLeaks([leak("leak", 50), leak("suspect", 0), leak("suspect", 900)]).map(([, i]) => i), [0, 2]);
     same(chipLeaks([leak("suspect", 0), leak("suspect", 0.4)]), []);
-    same(chipLeaks([leak("leak", 1000), leak("leak", 9), leak("leak", 500)]).map(([, i]) => i), [0, 2]);
+    same(chipLeaks([leak("leak", 1000), leak("leak", 500), leak("leak", 9)]).map(([, i]) => i), [0, 1]);
     same(chipLeaks([leak("leak", 1000), leak("leak", 9)]).map(([, i]) => i), [0]);
   },
   "owners are a tree whose sums are those of their parts": () => {
@@ -177,8 +177,9 @@ export const claims = {
     holds(own.hasUser);
   },
   "ranks are sorted by what is worst": () => {
-    const list = [{ process: 0, peak: 9, leaks: 0, ooms: 0 }, { process: 1, peak: 1, leaks: 0, ooms: 1 }, { process: 2, peak: 5, leaks: 2, ooms: 0 }, { process: 3, peak: 12, leaks: 0, ooms: 0 }];
-    same(worstFirst(list).map(one => one.process), [1, 2, 3, 0]);
+    const list = [["ok", 0, 9], ["oom", 0, 1], ["leak", 7, 5], ["none", 0, 12], ["ok", 0, 12], ["leak", 8, 2], ["suspect", 9, 1]]
+      .map(([verdict, growth, highest], process) => ({ process, verdict, growth, highest }));
+    same(worstFirst(list).map(one => one.process), [1, 5, 2, 6, 4, 0, 3]);
     same(mainPool({ pools: [{ driver: true, peak_bytes: 9 }, { driver: false, peak_bytes: 3 }, { driver: false, peak_bytes: 4 }] }).peak_bytes, 4);
   },
   "another run is compared by the same pool": () => {
