@@ -609,6 +609,7 @@ const struct analysis analysis_inefficient = {
 	.version = 2,
 	.save = inefficient_save,
 	.load = inefficient_load,
+	.judge = inefficient_judge,
 	.text = inefficient_text,
 	.json = inefficient_json,
 	.fini = inefficient_fini,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * State of the analysis of inefficient memory: inefficient.c finds it, inefficient_saved.c keeps it in checkpoints,
- * inefficient_text.c tells it. Private to these three.
+ * inefficient_findings.c says what it costs. Private to these three.
  */
 #ifndef MSCOPE_ANALYSIS_INEFFICIENT_H
 #define MSCOPE_ANALYSIS_INEFFICIENT_H
@@ -10,8 +10,7 @@
 #include "analysis/account.h"
 #include "base/map.h"
 
-#define WASTE_KINDS  3u	 /* bits of enum inefficiency */
-#define WASTE_GROUPS 16u /* of steps: one each at first, then of two steps, of four, ... */
+#define WASTE_KINDS  3u /* bits of enum inefficiency */
 #define WASTE_RECENT 256u
 #define WASTE_POOL   UINT32_MAX /* waste_place.stack of the one that stands for all of a pool */
 
@@ -112,6 +111,7 @@ int waste_trail_new(struct inefficient *s, size_t *out);
 void inefficient_fini(void *state);
 void inefficient_save(void *state, struct strbuf *out);
 int inefficient_load(void *state, const struct replay *replay, struct words *words);
+int inefficient_judge(const void *state, struct replay *replay, struct findings *out);
 int inefficient_text(void *state, const struct analysis_view *view, struct strbuf *out);
 int inefficient_json(void *state, const struct analysis_view *view, struct json *json);
 

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "findings/site.h"
+#include "replay/facts.h"
 
 /* How JSON shows a field. */
 enum field_type {
@@ -28,6 +29,7 @@ enum field_type {
 	FIELD_reason,
 	FIELD_why,
 	FIELD_cause,
+	FIELD_misuse,
 	FIELD_frames,
 	FIELD_said,
 	FIELD_list,
@@ -224,11 +226,30 @@ static bool is_left_out(const struct field *field, const void *at)
 	       (field->type == FIELD_some_pool && *(const finding_some_pool *)at == POOL_UNKNOWN);
 }
 
+/* Of an enumeration of verdicts.h. */
+static const char *word_of(enum field_type type, const void *at)
+{
+	switch (type) {
+	case FIELD_verdict:
+		return verdict_word(*(const finding_verdict *)at);
+	case FIELD_severity:
+		return severity_word(*(const finding_severity *)at);
+	case FIELD_trend:
+		return trend_word(*(const finding_trend *)at);
+	case FIELD_reason:
+		return reason_word(*(const finding_reason *)at);
+	case FIELD_why:
+		return unjudged_word(*(const finding_why *)at);
+	default:
+		return oom_cause_text(*(const finding_cause *)at);
+	}
+}
+
 static void json_field(const struct findings *found, const struct field *field, const void *at,
 		       struct json *json)
 {
 	const char *name = field->name;
-	struct strbuf hex = {0};
+	struct strbuf text = {0};
 	char device[16];
 
 	switch (field->type) {
@@ -238,9 +259,8 @@ static void json_field(const struct findings *found, const struct field *field, 
 		json_u64(json, name, *(const finding_u64 *)at);
 		break;
 	case FIELD_address:
-		strbuf_add_hex(&hex, *(const finding_address *)at, 16);
-		json_string(json, name, strbuf_str(&hex));
-		strbuf_fini(&hex);
+		strbuf_add_hex(&text, *(const finding_address *)at, 16);
+		json_string(json, name, strbuf_str(&text));
 		break;
 	case FIELD_i32:
 		json_i64(json, name, *(const finding_i32 *)at);
@@ -266,23 +286,9 @@ static void json_field(const struct findings *found, const struct field *field, 
 		json_string(json, name,
 			    *(const finding_text *)at == NULL ? "" : *(const finding_text *)at);
 		break;
-	case FIELD_verdict:
-		json_string(json, name, verdict_word(*(const finding_verdict *)at));
-		break;
-	case FIELD_severity:
-		json_string(json, name, severity_word(*(const finding_severity *)at));
-		break;
-	case FIELD_trend:
-		json_string(json, name, trend_word(*(const enum growth_verdict *)at));
-		break;
-	case FIELD_reason:
-		json_string(json, name, reason_word(*(const finding_reason *)at));
-		break;
-	case FIELD_why:
-		json_string(json, name, unjudged_word(*(const finding_why *)at));
-		break;
-	case FIELD_cause:
-		json_string(json, name, oom_cause_text(*(const finding_cause *)at));
+	case FIELD_misuse:
+		inefficiency_text(*(const finding_misuse *)at, &text);
+		json_string(json, name, strbuf_str(&text));
 		break;
 	case FIELD_frames:
 		json_raw(json, name,
@@ -294,7 +300,11 @@ static void json_field(const struct findings *found, const struct field *field, 
 	case FIELD_list:
 	case FIELD_one:
 		break;
+	default:
+		json_string(json, name, word_of(field->type, at));
+		break;
 	}
+	strbuf_fini(&text);
 }
 
 void finding_json(const struct findings *found, enum finding_kind kind, const void *finding,

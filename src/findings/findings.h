@@ -43,6 +43,7 @@ typedef enum device_when finding_moment;
 typedef uint32_t finding_device;
 typedef uint32_t finding_stack;
 typedef uint8_t finding_vendor;
+typedef uint16_t finding_misuse;
 typedef const char *finding_text;
 typedef enum growth_verdict finding_verdict;
 typedef enum growth_verdict finding_trend;
@@ -50,6 +51,9 @@ typedef enum severity finding_severity;
 typedef enum growth_reason finding_reason;
 typedef enum leaks_unjudged_reason finding_why;
 typedef enum oom_cause finding_cause;
+
+/* Groups of steps of inefficient memory: one step each at first, then two steps, four, ... */
+#define WASTE_GROUPS 16u
 
 #define FIELD(type, name, meaning)	finding_##type name;
 #define LIST(kind, name, most, meaning) struct finding_range name;
@@ -105,7 +109,9 @@ struct findings {
 	size_t text_count, text_room;
 	/* Requests that were refused at first, and then succeeded. */
 	uint64_t ooms_recovered;
-	bool failed; /* there was no memory for all of it */
+	bool unused_asked; /* inefficient memory was looked for */
+	bool unused_seen;  /* and operators told which memory they use */
+	bool failed;	   /* there was no memory for all of it */
 };
 
 void findings_fini(struct findings *found);
@@ -280,6 +286,17 @@ void devices_text(const struct findings *found, bool all, struct strbuf *out);
 /* For the screen: "GPU 0 then: 1.1 of 140 GiB = PyTorch pool 340 MiB + cuBLAS 130 + context 539 + kernels 96 MiB" and a newline. */
 void device_brief(const struct findings *found, const struct finding_device_memory *device,
 		  struct strbuf *out);
+
+/* ---- waste_sentences.c ---- */
+
+/* A call site is told with the one that stands for it. */
+void waste_join(struct finding_waste_site *to, const struct finding_waste_site *from);
+
+/* Inefficient memory by pool, whole lines; `lines` UINT32_MAX: all of a file. */
+void wastes_text(const struct findings *found, struct replay *replay, uint32_t lines,
+		 uint32_t frames, struct strbuf *out);
+
+/* ---- device_sentences.c ---- */
 
 /* "Gap Analysis" of the original, a table for each pool. */
 void fluctuations_text(const struct findings *found, struct strbuf *out);

@@ -58,6 +58,11 @@ static int add_names(struct findings *found, struct replay *replay)
 		r = site_names_add(&found->names, replay, FINDINGS(found, oom_place)[i].stack);
 	for (i = 0; i < FINDINGS_COUNT(found, oom) && r == 0; i++)
 		r = site_names_add(&found->names, replay, FINDINGS(found, oom)[i].stack);
+	if (r == 0)
+		r = site_names_settle(&found->names, replay);
+	/* Limits of waste, and whether it is looked for at all, are no reason for other names of the call sites above. */
+	for (i = 0; i < FINDINGS_COUNT(found, waste_site) && r == 0; i++)
+		r = site_names_add(&found->names, replay, FINDINGS(found, waste_site)[i].stack);
 	return r < 0 ? r : site_names_settle(&found->names, replay);
 }
 
@@ -134,6 +139,27 @@ static void name_ooms(struct findings *found, struct replay *replay)
 
 		name = site_name(&found->names, replay, oom->stack);
 		oom->place = name == NULL ? "" : findings_text(found, name);
+	}
+	strbuf_fini(&text);
+}
+
+static void name_wastes(struct findings *found, struct replay *replay)
+{
+	struct strbuf text = {0};
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, waste_site); i++) {
+		struct finding_waste_site *site = &FINDINGS(found, waste_site)[i];
+		const char *name = site_name(&found->names, replay, site->stack);
+
+		strbuf_reset(&text);
+		if (site->rest)
+			say_count(&text, site->call_sites, "other call site");
+		else if (name == NULL)
+			size_class_words(site->size_class, true, &text);
+		else
+			strbuf_add_str(&text, name);
+		site->text = findings_text(found, strbuf_str(&text));
 	}
 	strbuf_fini(&text);
 }
@@ -403,6 +429,59 @@ static int join_oom_places(struct findings *found, struct finding_range *range)
 	return r;
 }
 
+void waste_join(struct finding_waste_site *to, const struct finding_waste_site *from)
+{
+	to->inefficient_type |= from->inefficient_type;
+	to->several = to->several || from->saved_bytes > 0;
+	to->call_sites += from->call_sites;
+	to->blocks += from->blocks;
+	to->bytes += from->bytes;
+	to->early_blocks += from->early_blocks;
+	to->late_blocks += from->late_blocks;
+	to->idle_blocks += from->idle_blocks;
+	widen(&to->first_allocation_id, from->first_allocation_id);
+}
+
+/* They come by price: what one of them saves is the least that all of them do. */
+static int join_wastes(struct findings *found, struct finding_range *range)
+{
+	struct finding_waste_site *sites = FINDINGS(found, waste_site) + range->first;
+	struct map index = {0};
+	size_t i, kept = 0;
+	int r = 0;
+
+	for (i = 0; i < range->count && r == 0; i++) {
+		struct map_key key = {hash_text(sites[i].text), 0};
+		const uint64_t *known = map_get(&index, key);
+
+		if (known == NULL) {
+			r = map_put(&index, key, kept);
+			sites[kept++] = sites[i];
+			continue;
+		}
+		waste_join(&sites[*known], &sites[i]);
+	}
+	map_fini(&index);
+	range->count = kept;
+	return r;
+}
+
+static void take_waste_frames(struct findings *found, struct replay *replay, size_t most)
+{
+	size_t i, k;
+
+	for (i = 0; i < FINDINGS_COUNT(found, waste); i++) {
+		const struct finding_range *range = &FINDINGS(found, waste)[i].places;
+
+		for (k = 0; k < range->count && k < most; k++) {
+			struct finding_waste_site *site =
+				&FINDINGS(found, waste_site)[range->first + k];
+
+			site->frames = findings_frames(found, replay, site->stack);
+		}
+	}
+}
+
 static void take_oom_frames(struct findings *found, struct replay *replay,
 			    const struct finding_range *range, size_t most)
 {
@@ -466,6 +545,7 @@ static int settle(struct findings *found, struct replay *replay, size_t frames)
 	name_places(found, replay);
 	name_holders(found, replay);
 	name_ooms(found, replay);
+	name_wastes(found, replay);
 	r = join_places(found);
 	for (i = 0; i < FINDINGS_COUNT(found, oom) && r == 0; i++)
 		r = join_oom_places(found, &FINDINGS(found, oom)[i].places);
@@ -474,7 +554,12 @@ static int settle(struct findings *found, struct replay *replay, size_t frames)
 
 		r = join_holders(found, &peak->places, peak->bytes);
 	}
+	for (i = 0; i < FINDINGS_COUNT(found, waste) && r == 0; i++) {
+		if (FINDINGS(found, waste)[i].places.count > 0)
+			r = join_wastes(found, &FINDINGS(found, waste)[i].places);
+	}
 	take_frames(found, replay, frames);
+	take_waste_frames(found, replay, frames);
 	return found->failed ? -ENOMEM : r;
 }
 

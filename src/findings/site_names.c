@@ -122,8 +122,8 @@ static const struct named_frame *frame_at(const struct site_names *names,
 }
 
 /* A name starts with a line of the user: what a framework called is shown with the frame of the user that called it. */
-static void start_with_user(struct named_site *named, const struct stack_line *lines,
-			    uint32_t count)
+static uint64_t start_with_user(const struct named_site *named, const struct stack_line *lines,
+				uint32_t count)
 {
 	uint32_t i, outer = 0;
 
@@ -132,15 +132,14 @@ static void start_with_user(struct named_site *named, const struct stack_line *l
 		outer = named->shown >> i & 1 ? i : outer;
 	for (i = outer; i < count && lines[i].origin != ORIGIN_USER; i++)
 		;
-	if (i < count)
-		named->shown |= UINT64_C(1) << i;
+	return named->shown | (i < count ? UINT64_C(1) << i : 0);
 }
 
-/* Shows the innermost frame in which these call sites, whose names are the same, differ. False if none does. */
+/* Shows the innermost frame in which these call sites, whose names are the same, differ. False if no name changes. */
 static bool tell_apart(const struct site_names *names, struct named_site **same, size_t count)
 {
 	uint32_t depth, text, other;
-	bool differ = false, left = true;
+	bool differ = false, left = true, changed = false;
 	size_t i;
 
 	for (depth = 0; left && !differ; depth++) {
@@ -158,10 +157,12 @@ static bool tell_apart(const struct site_names *names, struct named_site **same,
 	for (i = 0; i < count && differ; i++) {
 		const struct named_frame *frame = frame_at(names, same[i], depth - 1);
 
-		if (frame != NULL)
+		if (frame != NULL && same[i] >= names->all + names->settled) {
 			same[i]->shown |= UINT64_C(1) << frame->at;
+			changed = true;
+		}
 	}
-	return differ;
+	return changed;
 }
 
 static bool tell_all_apart(const struct site_names *names, struct named_site **sorted)
@@ -196,16 +197,17 @@ int site_names_settle(struct site_names *names, struct replay *replay)
 		changed = tell_all_apart(names, sorted);
 	}
 	free(sorted);
-	for (i = 0; i < names->count; i++) {
+	for (i = names->settled; i < names->count; i++) {
 		struct named_site *named = &names->all[i];
 		uint32_t count;
 		const struct stack_line *lines = replay_stack_lines(replay, named->site, &count);
 
-		start_with_user(named, lines, count);
 		named->name = names->names.length;
-		site_add_name(replay, named->site, lines, count, named->shown, &names->names);
+		site_add_name(replay, named->site, lines, count,
+			      start_with_user(named, lines, count), &names->names);
 		strbuf_add_char(&names->names, '\0');
 	}
+	names->settled = names->count;
 	return strbuf_failed(&names->names) ? -ENOMEM : 0;
 }
 

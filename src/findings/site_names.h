@@ -9,10 +9,11 @@
  * Call sites that no frame tells apart share their name, and one line shows them all.
  *
  *     site_names_add()       every call site of the document
- *     site_names_settle()    once
+ *     site_names_settle()    gives names to those that have none
  *     site_name()            as often as needed
  *
- * The names depend on which call sites were added, not on their order. A zeroed struct is an empty one; not thread-safe.
+ * The names depend on which call sites were added before site_names_settle(), not on their order. Those that are added later are told apart
+ * from all others, and change no name that was given. A zeroed struct is an empty one; not thread-safe.
  */
 #ifndef MSCOPE_FINDINGS_SITE_NAMES_H
 #define MSCOPE_FINDINGS_SITE_NAMES_H
@@ -25,6 +26,7 @@ struct site_names {
 	struct map index; /* call site -> index of `all` */
 	struct named_site *all;
 	size_t count, room;
+	size_t settled;	  /* the first so many have their names */
 	struct map texts; /* hash of a frame's text -> its number */
 	/* Frames that tell something, call site by call site, innermost first. */
 	struct named_frame *frames;

@@ -78,6 +78,11 @@ void findings_weigh(struct findings *found, bool allocated)
 	for (i = 0; i < FINDINGS_COUNT(found, forecast); i++)
 		FINDINGS(found, forecast)
 	[i].severity = SEVERITY_WARNING;
+	for (i = 0; i < FINDINGS_COUNT(found, waste); i++) {
+		struct finding_waste *waste = &FINDINGS(found, waste)[i];
+
+		waste->severity = waste->saved_bytes > 0 ? SEVERITY_WARNING : SEVERITY_NONE;
+	}
 	found->verdict = FINDINGS_COUNT(found, oom) > 0 ? VERDICT_OOM : leaks > host ? leaks : host;
 }
 

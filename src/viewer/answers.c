@@ -19,7 +19,6 @@
 #define OOMS_BRIEF    10u
 #define CHANGES_SHOWN 100u /* of watched memory */
 #define CHANGES_BRIEF 3u
-#define WASTE_LINES   20u
 #define SECTION_LINES 6u
 #define STEPS_SHOWN   10000u /* that a summary has */
 #define LEAKS_BRIEF   3u
@@ -360,12 +359,11 @@ void answer_summary(struct model *model, const struct question *question, struct
 
 void answer_waste(struct model *model, const struct question *question, struct json *json)
 {
-	const struct analysis_view view = {
-		.replay = model->pass.replay, .lines = WASTE_LINES, .frames = WASTE_LINES};
+	const struct findings *found = model_findings(model);
 
 	(void)question;
-	if (model->complete)
-		analyses_json_of(&model->pass.analyses, ANALYSIS_ID_inefficient, &view, json);
+	if (found != NULL && found->unused_asked)
+		findings_json(found, FINDING_waste, "inefficient", MODEL_STACKS, json);
 }
 
 void answer_what_if(struct model *model, const struct question *question, struct json *json)

@@ -414,7 +414,7 @@ static bool judge(struct model *model)
 	if (!model->complete || model->judged)
 		return model->complete;
 	model->leaks = leaks_findings(&model->pass.analyses, model->pass.replay);
-	analyses_judge(&model->pass.analyses, model->pass.replay, 0, &model->findings);
+	analyses_judge(&model->pass.analyses, model->pass.replay, MODEL_STACKS, &model->findings);
 	if (!model->is_live) {
 		what_if_of_input(&report, &what_if, &model->input);
 		if (report.late != NULL)

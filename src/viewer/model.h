@@ -197,6 +197,9 @@ static inline bool model_lives(const struct model_block *block, uint64_t time_ns
 /* What leaks; NULL before the run is read to its end: asking ends the analysis. */
 const struct leaks_findings *model_leaks(struct model *model);
 
+/* Call sites of a list whose call stacks its findings have. */
+#define MODEL_STACKS 20u
+
 /* What people see of it, named and grouped as everywhere. NULL while the run is not read to its end. */
 const struct findings *model_findings(struct model *model);
 

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,35 @@ def test_planted_blocks_are_found_and_no_others(together, python):
         32 * 4, EARLY, LATE, IDLE]
     assert [row.attr["inefficient_type"] for row in run.rows() if "inefficient_type" in row.attr] == [LATE, EARLY, LATE, IDLE]
     assert "Inefficient memory: HOST on cpu peaks at " in run.stderr
+
+
+NAMES = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 64))
+kept = []
+for step in range(4):
+    result = net(torch.randn(512, 64))
+    kept += [torch.ones(size) for size in (1000, 3000)]
+    for _ in range(6):
+        result.add_(1)
+"""
+
+
+def test_call_sites_have_the_names_of_all_other_findings(msmemscope, together, python, out):
+    """Where one layer's memory and another's would read the same, the frame that tells them apart is shown; each line is there once."""
+    (out / "script.py").write_text(NAMES, encoding="utf-8")
+    run = together.once([*INEFFICIENT, "--analysis=inefficient,leaks"], [*python, out / "script.py"]).check()
+    process = msmemscope.info(run.project())
+    [waste], [peak] = process["inefficient"], process["peaks"]
+    names = [place["text"] for place in waste["places"]]
+    held = {json.dumps(place["frames"]): place["place"] for place in peak["places"]}
+    known = {place["text"]: held[json.dumps(place["frames"])] for place in waste["places"] if json.dumps(place["frames"]) in held}
+    assert len(names) == len(set(names)) and len(known) >= 3 and all(name == other for name, other in known.items())
+    assert "script.py:7 -> Sequential.forward -> GELU.forward" in names
+    report = (run.project().path / "report.txt").read_text(encoding="utf-8")
+    listed = re.findall(r"^  (?:(?:at least )?[\d.]+ \w+|no) less: (.*)$", report, re.M)
+    assert listed == names, report
 
 
 @pytest.fixture
