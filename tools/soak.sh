@@ -31,6 +31,8 @@ judged=${JUDGED:-100000} # random programs
 wasteful=${WASTEFUL:-20000}
 allocators=${ALLOCATORS:-1000} # random programs for each release
 allocator_releases=${ALLOCATOR_RELEASES:-2.1.2 2.2.2 2.3.1 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 2.12.0 2.12.1 2.13.0 2.14.0 2.15.0}
+npu_texts=${NPU_TEXTS:-40} # settings of torch_npu's pool, 40 random programs each
+npu_releases=${NPU_RELEASES-} # besides that of build/venv-npu; each takes up to 7 GB
 mended=${MENDED:-40}
 fuzz_lanes=${FUZZ_LANES:-$(($(nproc) < 3 ? 3 : $(nproc)))} # fuzzers at a time
 
@@ -156,6 +158,15 @@ soak_allocator() {
 		python3 tests/oracle/oracle.py check $allocator_releases --runs="$allocators"
 }
 
+soak_npu_pool() {
+	step "npu-pool: $npu_texts settings of torch_npu's pool${npu_releases:+, also of $npu_releases}" with_texts suite npu-pool \
+		tests/realclients/soak_pool.py -rP
+}
+
+with_texts() {
+	MSMEMSCOPE_TEXTS=$npu_texts MSMEMSCOPE_NPU_RELEASES=$npu_releases "$@"
+}
+
 soak_page() {
 	step "page: $sights random histories, and 1,000 processes of one page" suite page tests/e2e/test_view_truth.py tests/e2e/test_view.py \
 		--sights="$sights" --processes_seen=1000
@@ -234,7 +245,7 @@ soak() {
 	done
 }
 
-parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks keepers page fleet parquet spark fuzz clients operators dryrun wheels mindspore sdist hooks torch rounds"
+parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator npu-pool networks keepers page fleet parquet spark fuzz clients operators dryrun wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program tells PyTorch's pool on CUDA besides requests: settings, memory fractions, calls of empty_cache(). whatif plays a run
+"""What a program tells PyTorch's pool on CUDA, or torch_npu's, besides requests: settings, memory fractions, calls of empty_cache(). whatif plays a run
 under these.
 
 PyTorch calls the functions of torch._C by their names there, so that wrappers in their place see every call of Python code. Each calls
@@ -23,9 +23,12 @@ _changes = []  # settings of calls, in order
 _fractions = {}  # device -> fraction
 
 
-def _tell(kind, device=0, value=0, device_bytes=0, settings=None):
+_CUDA = 1  # of c10's types of devices
+
+
+def _tell(kind, device=0, value=0, device_bytes=0, settings=None, c10_type=_CUDA):
     text = b"" if settings is None else (_START + settings).encode("utf-8", "replace")
-    collector.mscope_pool_fact(device, kind, value, device_bytes, text)
+    collector.mscope_pool_fact(c10_type << 8 | device, kind, value, device_bytes, text)
 
 
 def _capacity(device):
@@ -34,19 +37,27 @@ def _capacity(device):
     return 0 if properties is None else properties(device).total_memory
 
 
-def _release():
-    numbers = re.match(r"(\d+)\.(\d+)\.?(\d*)", str(getattr(sys.modules.get("torch"), "__version__", "")))
+def _release(package="torch"):
+    numbers = re.match(r"(\d+)\.(\d+)\.?(\d*)", str(getattr(sys.modules.get(package), "__version__", "")))
     return tuple(int(number or 0) for number in numbers.groups()) if numbers else (0, 0, 0)
 
 
 def _tell_fraction(device):
-    _tell(POOL_FACT_FRACTION, device, struct.unpack("<Q", struct.pack("<d", _fractions[device]))[0], _capacity(device))
+    _tell(POOL_FACT_FRACTION, device, _bits(_fractions[device]), _capacity(device))
+
+
+def _bits(number):
+    return struct.unpack("<Q", struct.pack("<d", number))[0]
+
+
+def _tell_release(package, c10_type):
+    major, minor, patch = _release(package)
+    _tell(POOL_FACT_RELEASE, value=major << 32 | min(minor, 0xffff) << 16 | min(patch, 0xffff), c10_type=c10_type)
 
 
 def _tell_all():
     """Everything that is known now; a trace that knows it already takes no harm."""
-    major, minor, patch = _release()
-    _tell(POOL_FACT_RELEASE, value=major << 32 | min(minor, 0xffff) << 16 | min(patch, 0xffff))
+    _tell_release("torch", _CUDA)
     _tell(POOL_FACT_SETTINGS, settings=_environment or "")
     for settings in _changes:
         _tell(POOL_FACT_CHANGED, settings=settings)
@@ -124,16 +135,60 @@ _CALLS = {
 }
 
 
+def _wrap_all(native, calls):
+    for name, (before, after) in calls.items():
+        original = getattr(native, name, None)
+        if original is not None and not hasattr(original, "_msmemscope"):
+            setattr(native, name, _wrapped(original, before, after))
+
+
 def enable(_module):
     """torch.cuda.memory has been imported: from now on these calls are seen. A PyTorch without CUDA stays as it is."""
     native = sys.modules.get("torch._C")
     if not hasattr(native, "_cuda_emptyCache"):
         return
-    for name, (before, after) in _CALLS.items():
-        original = getattr(native, name, None)
-        if original is not None and not hasattr(original, "_msmemscope"):
-            setattr(native, name, _wrapped(original, before, after))
+    _wrap_all(native, _CALLS)
     if _cuda_is_used():
         _read_environment()
     else:
         when_cuda_is_ready(_begin)
+
+
+# ---- torch_npu ----
+
+_NPU = 20  # of c10's types: PrivateUse1
+
+
+def _npu_begin():
+    """The NPU has been made ready. The environment was read when the pool was made."""
+    settings = os.environ.get("PYTORCH_NPU_ALLOC_CONF") or os.environ.get("PYTORCH_ALLOC_CONF") or ""
+    _tell_release("torch_npu", _NPU)
+    _tell(POOL_FACT_SETTINGS, settings=settings, c10_type=_NPU)
+    _tell(POOL_FACT_WATCHED, c10_type=_NPU)
+
+
+def _npu_empties(*_args):
+    if sys.modules["torch_npu"].npu.is_initialized():
+        _tell(POOL_FACT_EMPTY_CACHE, c10_type=_NPU)
+
+
+def _npu_limits(fraction, device, *_args):
+    _tell(POOL_FACT_FRACTION, device, _bits(float(fraction)), c10_type=_NPU)
+
+
+def _npu_changes_settings(settings, *_args):
+    _tell(POOL_FACT_CHANGED, settings=str(settings), c10_type=_NPU)
+
+
+def enable_npu(_module):
+    """torch_npu.npu.memory has been imported."""
+    native = sys.modules.get("torch_npu._C")
+    npu = sys.modules.get("torch_npu.npu")
+    if native is None or not hasattr(npu, "_lazy_call"):
+        return
+    _wrap_all(native, {
+        "_npu_emptyCache": (_npu_empties, None),
+        "_npu_setMemoryFraction": (None, _npu_limits),
+        "_npu_npuCachingAllocator_set_allocator_settings": (None, _npu_changes_settings),
+    })
+    npu._lazy_call(lambda: _guarded(_npu_begin))

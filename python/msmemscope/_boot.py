@@ -154,11 +154,17 @@ def allocator():
     if not _allocator_wanted:
         _allocator_wanted = True
         when_imported("torch.cuda.memory", _allocator_is_here)
+        when_imported("torch_npu.npu.memory", _npu_allocator_is_here)
 
 
 def _allocator_is_here(module):
     from . import _allocator
     _allocator.enable(module)
+
+
+def _npu_allocator_is_here(module):
+    from . import _allocator
+    _allocator.enable_npu(module)
 
 
 _end_is_told = False

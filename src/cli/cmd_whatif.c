@@ -83,27 +83,37 @@ static int answer_run(struct pool_answers *answers, const char *word)
 	return worst;
 }
 
+/* Whether PyTorch, or torch_npu, knows a release and these settings. What the run is of shows only when it is read. */
+static bool knows(const struct options *options, bool npu, const char **out_word,
+		  struct mscope_error *err)
+{
+	struct twin_release release = twin_release_of(twin_release_last(npu), npu);
+	struct twin_settings settings;
+
+	*out_word = "--torch";
+	if (options->torch != NULL && twin_release_parse(options->torch, npu, &release, err) != 0)
+		return false;
+	*out_word = "--set";
+	for (uint32_t i = 0; i < options->set.count; i++)
+		if (twin_settings_parse(options->set.value[i], &release, &settings, err) != 0)
+			return false;
+	return true;
+}
+
 /* Whether what was asked can be read; says why not. */
 static bool is_sensible(const struct options *options)
 {
-	struct mscope_error err = {0};
-	struct twin_settings settings;
-	struct twin_release release = twin_release_of(TWIN_MINOR_LAST);
+	struct mscope_error err = {0}, ignored = {0};
+	const char *word, *npu_word;
 
 	if (options->limit.percent != 0 || options->card.percent != 0) {
 		cli_say("--limit and --card are sizes, such as 8G");
 		return false;
 	}
-	if (options->torch != NULL && twin_release_parse(options->torch, &release, &err) != 0) {
-		cli_say("--torch: %s", err.message);
-		return false;
-	}
-	for (uint32_t i = 0; i < options->set.count; i++)
-		if (twin_settings_parse(options->set.value[i], &release, &settings, &err) != 0) {
-			cli_say("--set: %s", err.message);
-			return false;
-		}
-	return true;
+	if (knows(options, false, &word, &err) || knows(options, true, &npu_word, &ignored))
+		return true;
+	cli_say("%s: %s", word, err.message);
+	return false;
 }
 
 int cmd_whatif(const struct options *options)

@@ -84,8 +84,8 @@ int whatif_input_read(struct whatif_input *input, const char *word, const struct
 
 const char *whatif_lacking(const struct pool_recorder *pool)
 {
-	if (pool->history.npu)
-		return "the pool of torch_npu is not replayed yet";
+	if (pool->npu.strange)
+		return "torch_npu's pool says that it holds another amount of memory than the driver gave it in the record; the recording may have started late";
 	if (pool->untold)
 		return "it has no requested sizes; they are recorded from PyTorch 2.3 on, on CUDA";
 	return NULL;

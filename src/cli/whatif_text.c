@@ -81,7 +81,8 @@ static void add_setting(struct strbuf *out, const struct what_if *w,
 		strbuf_add_str(out, "out of memory");
 	} else if (is_best(w, s)) {
 		pad(out, from, 12);
-		strbuf_addf(out, "recommended: export PYTORCH_CUDA_ALLOC_CONF=%s", s->text);
+		strbuf_addf(out, "recommended: export PYTORCH_%s_ALLOC_CONF=%s",
+			    w->history->npu ? "NPU" : "CUDA", s->text);
 	} else if ((double)s->low > (1 + RUINOUS_LEAST) * (double)w->reserved_peak) {
 		pad(out, from, 12);
 		strbuf_add_str(out, "do not set this");
@@ -171,6 +172,10 @@ static void add_fits(struct strbuf *out, const struct what_if *w,
 
 static void add_notes(struct strbuf *out, const struct what_if *w)
 {
+	if (w->history->blocks_only)
+		strbuf_add_str(
+			out,
+			"torch_npu reports blocks, not requests: a block may be up to 1 MiB larger than what was asked for, which these figures allow for.\n");
 	if (w->program.older_count > 0)
 		strbuf_addf(
 			out,
@@ -195,8 +200,9 @@ void whatif_text(const struct what_if *w, const struct what_if_choice *choice, s
 {
 	size_t width = 0, peak_width = 10;
 
-	strbuf_addf(out, "PyTorch pool on %s %" PRIu32 " (torch 2.%" PRIu32 "%s, %s%s): ",
-		    w->history->npu ? "NPU" : "GPU", w->history->device, w->release.minor,
+	strbuf_addf(out, "PyTorch pool on %s %" PRIu32 " (%s 2.%" PRIu32 "%s, %s%s): ",
+		    w->history->npu ? "NPU" : "GPU", w->history->device,
+		    w->history->npu ? "torch_npu" : "torch", w->release.minor,
 		    w->release_found ? ", the newest that agrees" : "",
 		    w->history->settings[0] == '\0' ? "default settings" : w->history->settings,
 		    w->history->settings_known || w->history->settings[0] != '\0' ? ""
@@ -231,9 +237,11 @@ void whatif_text(const struct what_if *w, const struct what_if_choice *choice, s
 	}
 	for (size_t i = 0; i < w->setting_count; i++)
 		add_setting(out, w, &w->settings[i], width, peak_width);
-	strbuf_add_str(out, "No allocator can need less than ");
-	strbuf_add_size(out, w->requested_peak);
-	strbuf_add_str(out, ".\n");
+	if (!w->history->blocks_only) {
+		strbuf_add_str(out, "No allocator can need less than ");
+		strbuf_add_size(out, w->requested_peak);
+		strbuf_add_str(out, ".\n");
+	}
 	if (w->limited)
 		add_fits(out, w, choice);
 	add_notes(out, w);

@@ -18,19 +18,16 @@ void pool_histories_fini(struct pool_histories *histories)
 	for (size_t i = 0; i < histories->count; i++) {
 		pool_history_fini(&histories->pools[i].history);
 		map_fini(&histories->pools[i].live);
+		npu_history_fini(&histories->pools[i].npu);
 	}
 	free(histories->pools);
 	*histories = (struct pool_histories){0};
 }
 
-/* The pool of PyTorch on the device of an event; NULL: another one, or no memory, which `out_status` says. */
-static struct pool_recorder *pool_of(struct pool_histories *all, const struct replay *replay,
-				     const struct trace_event *event, int *out_status)
+/* The pool of PyTorch on the device of a context; NULL: no memory, which `out_status` says. */
+static struct pool_recorder *pool_of(struct pool_histories *all, const struct context *context,
+				     int *out_status)
 {
-	const struct context *context = replay_event_context(replay, event);
-
-	if (context == NULL || context->pool != POOL_pta)
-		return NULL;
 	for (size_t i = 0; i < all->count; i++)
 		if (all->pools[i].history.device == context->device)
 			return &all->pools[i];
@@ -48,17 +45,33 @@ static uint64_t private_pool(uint32_t first, uint32_t second)
 	return first == POOL_PRIVATE_UNKNOWN ? 0 : (uint64_t)first << 32 | second;
 }
 
+static struct history_event now(const struct replay *replay)
+{
+	return (struct history_event){
+		.step = replay_open_step(replay, 0),
+		.time_ns = run_wall_ns(replay_run(replay), replay_totals(replay)->last_ns)};
+}
+
 static int add(struct pool_recorder *pool, const struct replay *replay, struct history_event event)
 {
-	event.step = replay_open_step(replay, 0);
-	event.time_ns = run_wall_ns(replay_run(replay), replay_totals(replay)->last_ns);
+	event.step = now(replay).step;
+	event.time_ns = now(replay).time_ns;
 	return pool_history_add(&pool->history, &event);
+}
+
+/* The number of the stack of a block that has just come, until the end names its call site. */
+static uint32_t stack_at(const struct pool_recorder *pool, struct replay *replay, uint64_t address,
+			 bool sites)
+{
+	const struct block *block =
+		sites ? replay_block_at(replay, pool->history.device, address) : NULL;
+
+	return block == NULL ? 0 : block->stack;
 }
 
 static int take_alloc(struct pool_recorder *pool, struct replay *replay,
 		      const struct trace_event *event, bool sites)
 {
-	const struct block *block;
 	struct event_block_alloc_pool said;
 	int status;
 
@@ -66,18 +79,37 @@ static int take_alloc(struct pool_recorder *pool, struct replay *replay,
 	if (said.requested_bytes == 0)
 		pool->untold = true;
 	status = map_put(&pool->live, (struct map_key){said.address, 0}, 1);
-	/* The number of the stack, until the end names its call site. */
-	block = sites ? replay_block_at(replay, pool->history.device, said.address) : NULL;
+	return status != 0
+		       ? status
+		       : add(pool, replay,
+			     (struct history_event){
+				     .kind = HISTORY_ALLOC,
+				     .address = said.address,
+				     .bytes = said.requested_bytes,
+				     .stream = said.stream,
+				     .site = stack_at(pool, replay, said.address, sites),
+				     .private_pool = private_pool((uint32_t)said.private_first,
+								  (uint32_t)said.private_second)});
+}
+
+/*
+ * A block of torch_npu's pool, whose size is known as the pool rounded it: a request that gets a block of this size. What the pool
+ * had left behind it and did not split off is in it too.
+ */
+static int take_npu_alloc(struct pool_recorder *pool, struct replay *replay, uint64_t address,
+			  uint64_t bytes, bool sites)
+{
+	int status = map_put(&pool->live, (struct map_key){address, 0}, 1);
+
+	if (status == 0)
+		status = npu_history_block(&pool->npu, &pool->history, address, now(replay));
 	return status != 0 ? status
 			   : add(pool, replay,
-				 (struct history_event){.kind = HISTORY_ALLOC,
-							.address = said.address,
-							.bytes = said.requested_bytes,
-							.stream = said.stream,
-							.site = block == NULL ? 0 : block->stack,
-							.private_pool = private_pool(
-								(uint32_t)said.private_first,
-								(uint32_t)said.private_second)});
+				 (struct history_event){
+					 .kind = HISTORY_ALLOC,
+					 .address = address,
+					 .bytes = less_u64(bytes, TWIN_PADDING_BYTES),
+					 .site = stack_at(pool, replay, address, sites)});
 }
 
 /* A free is complete at once, unless the pool says next that it waits. */
@@ -216,9 +248,17 @@ static int take_fact(struct pool_histories *all, const struct replay *replay,
 	int status = 0;
 
 	event_pool_fact_decode(event->words, &said);
-	for (size_t i = 0; i < all->count && said.kind == POOL_FACT_EMPTY_CACHE && status == 0; i++)
-		status = add(&all->pools[i], replay,
-			     (struct history_event){.kind = HISTORY_EMPTY_CACHE});
+	for (size_t i = 0; i < all->count && status == 0; i++) {
+		struct npu_history *npu = &all->pools[i].npu;
+
+		if (said.kind == POOL_FACT_EMPTY_CACHE)
+			status = add(&all->pools[i], replay,
+				     (struct history_event){.kind = HISTORY_EMPTY_CACHE});
+		npu->told_late =
+			npu->told_late || (npu->has_pool && said.kind == POOL_FACT_FRACTION);
+		npu->changed_late =
+			npu->changed_late || (npu->has_pool && said.kind == POOL_FACT_CHANGED);
+	}
 	return status;
 }
 
@@ -239,9 +279,82 @@ static void take_samples(struct pool_histories *all, const struct replay *replay
 	}
 }
 
+/* What comes back has no device with it: neither to the driver nor to the pool. */
+static int take_npu_free(struct pool_histories *all, const struct replay *replay,
+			 const struct context *context, uint64_t address)
+{
+	int status = 0;
+
+	for (size_t i = 0; i < all->count && status == 0; i++) {
+		struct pool_recorder *pool = &all->pools[i];
+
+		if (!pool->history.npu)
+			continue;
+		status = context->pool == POOL_pta
+				 ? take_free(pool, replay, address)
+				 : npu_history_gone(&pool->npu, &pool->history, address,
+						    context->kind == BLOCK_CREATE, now(replay));
+	}
+	return status;
+}
+
+static int take_npu_memory(struct pool_histories *all, struct replay *replay,
+			   const struct context *context, uint64_t address, uint64_t bytes)
+{
+	int status = 0;
+	struct pool_recorder *pool = pool_of(all, context, &status);
+
+	if (pool == NULL)
+		return status;
+	return context->pool == POOL_pta ? take_npu_alloc(pool, replay, address, bytes, all->sites)
+					 : npu_history_given(&pool->npu, address, bytes,
+							     context->kind == BLOCK_CREATE);
+}
+
+/* An event of torch_npu's pool, or of the Ascend driver. */
+static int take_npu(struct pool_histories *all, struct replay *replay,
+		    const struct trace_event *event, const struct context *context)
+{
+	struct event_block_alloc alloc;
+	struct event_block_alloc_wide wide;
+	struct event_block_free gone;
+	struct event_block_free_traced traced;
+	struct event_pool_total total;
+	struct pool_recorder *pool;
+	int status = 0;
+
+	switch (event->type) {
+	case EVENT_block_alloc:
+		event_block_alloc_decode(event->words, &alloc);
+		return take_npu_memory(all, replay, context, alloc.address, alloc.size_bytes);
+	case EVENT_block_alloc_wide:
+		event_block_alloc_wide_decode(event->words, &wide);
+		return take_npu_memory(all, replay, context, wide.address, wide.size_bytes);
+	case EVENT_block_free:
+		event_block_free_decode(event->words, &gone);
+		return take_npu_free(all, replay, context, gone.address);
+	case EVENT_block_free_traced:
+		event_block_free_traced_decode(event->words, &traced);
+		return take_npu_free(all, replay, context, traced.address);
+	case EVENT_pool_total:
+	case EVENT_oom:
+		pool = context->pool == POOL_pta ? pool_of(all, context, &status) : NULL;
+		if (pool == NULL)
+			return status;
+		if (event->type == EVENT_oom)
+			return take_refusal(pool, replay, event);
+		event_pool_total_decode(event->words, &total);
+		pool->npu.told = total.reserved_bytes;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
 int pool_histories_take(void *arg, struct replay *replay, const struct trace_event *event)
 {
 	struct pool_histories *all = arg;
+	const struct context *context;
 	struct event_block_free_traced traced;
 	struct event_block_free said;
 	struct pool_recorder *pool;
@@ -253,7 +366,13 @@ int pool_histories_take(void *arg, struct replay *replay, const struct trace_eve
 	}
 	if (event->type == EVENT_pool_fact)
 		return take_fact(all, replay, event);
-	pool = pool_of(all, replay, event, &status);
+	context = replay_event_context(replay, event);
+	if (context != NULL && context->vendor == VENDOR_ASCEND &&
+	    (context->pool == POOL_pta || context->pool == POOL_hal))
+		return take_npu(all, replay, event, context);
+	if (context == NULL || context->pool != POOL_pta)
+		return 0;
+	pool = pool_of(all, context, &status);
 	if (pool == NULL)
 		return status;
 	switch (event->type) {
@@ -281,7 +400,8 @@ int pool_histories_take(void *arg, struct replay *replay, const struct trace_eve
 }
 
 /* What the pool was told, as far as the trace has it; settings of the environment are in its identity too. */
-static void take_facts(struct pool_history *h, const struct replay *replay)
+static void take_facts(struct pool_history *h, const struct npu_history *npu,
+		       const struct replay *replay)
 {
 	const struct pool_facts *facts = replay_pool_facts(replay);
 	const struct pool_share *share = replay_pool_share(replay, h->device);
@@ -289,10 +409,11 @@ static void take_facts(struct pool_history *h, const struct replay *replay)
 	snprintf(h->settings, sizeof(h->settings), "%s",
 		 facts->settings_known || facts->settings[0] != '\0'
 			 ? facts->settings
-			 : run_torch_settings(replay_run(replay)));
+			 : run_torch_settings(replay_run(replay), h->npu));
 	h->settings_known = facts->settings_known || h->settings[0] != '\0';
-	h->settings_changed = facts->changed;
+	h->settings_changed = facts->changed || npu->changed_late;
 	h->empty_cache_known = facts->watched;
+	h->blocks_only = h->npu;
 	if (facts->release != 0)
 		snprintf(h->torch, sizeof(h->torch), "%u.%u.%u", (unsigned)(facts->release >> 32),
 			 (unsigned)(facts->release >> 16 & 0xffff),
@@ -302,7 +423,7 @@ static void take_facts(struct pool_history *h, const struct replay *replay)
 	if (share->device_bytes != 0)
 		h->device_bytes = share->device_bytes;
 	h->fraction = share->fraction > 0 ? share->fraction : 0;
-	h->fraction_late = share->late;
+	h->fraction_late = share->late || npu->told_late;
 }
 
 /* A call site by its Python frames, named by the innermost one that the user wrote; 0: it has none, or no memory. */
@@ -370,7 +491,7 @@ int pool_histories_end(struct pool_histories *all, struct replay *replay)
 
 		if (usage != NULL)
 			h->device_bytes = usage->total_bytes;
-		take_facts(h, replay);
+		take_facts(h, &all->pools[i].npu, replay);
 		/* Segments that are older than the trace do not say what they are. */
 		for (size_t k = 0; k < h->segment_count; k++)
 			h->segments[k].expandable =
@@ -386,7 +507,7 @@ const struct pool_history *pool_histories_of(const struct pool_histories *all, u
 		const struct pool_recorder *pool = &all->pools[i];
 
 		if (pool->history.device == device)
-			return pool->untold || pool->history.npu || pool->history.event_count == 0
+			return pool->untold || pool->npu.strange || pool->history.event_count == 0
 				       ? NULL
 				       : &pool->history;
 	}

@@ -7,6 +7,7 @@
 #define MSCOPE_ENGINE_POOL_HISTORIES_H
 
 #include "base/map.h"
+#include "engine/npu_history.h"
 #include "engine/pass.h"
 #include "twin/pool_history.h"
 
@@ -15,6 +16,7 @@ struct pool_recorder {
 	uint64_t reserved; /* now */
 	struct map live;   /* address of a block in use -> 1 */
 	bool untold;	   /* blocks came without requested sizes */
+	struct npu_history npu;
 };
 
 struct pool_histories {

@@ -56,13 +56,15 @@ static void answer(struct what_if_asker *asker, const struct what_if *w,
 {
 	asker->answered = true;
 	(void)snprintf(asker->set, sizeof(asker->set), "%s", s == NULL ? "" : s->text);
-	asker->answer = (struct finding_what_if){.device = w->history->device,
-						 .refused = refusal,
-						 .helps = s != NULL,
-						 .reserved_bytes = s == NULL ? 0
-								   : refusal ? s->reserved_peak
-									     : s->high,
-						 .recorded_bytes = w->reserved_peak};
+	asker->answer =
+		(struct finding_what_if){.device = w->history->device,
+					 .vendor = w->history->npu ? VENDOR_ASCEND : VENDOR_CUDA,
+					 .refused = refusal,
+					 .helps = s != NULL,
+					 .reserved_bytes = s == NULL ? 0
+							   : refusal ? s->reserved_peak
+								     : s->high,
+					 .recorded_bytes = w->reserved_peak};
 }
 
 /* The first setting that serves the request. */

@@ -37,12 +37,14 @@ void what_if_lines(const struct findings *found, struct strbuf *out)
 {
 	for (size_t i = 0; i < FINDINGS_COUNT(found, what_if); i++) {
 		const struct finding_what_if *what_if = &FINDINGS(found, what_if)[i];
+		const char *name = what_if->vendor == VENDOR_ASCEND ? "PYTORCH_NPU_ALLOC_CONF"
+								    : "PYTORCH_CUDA_ALLOC_CONF";
 
 		what_if_sentence(found, what_if, out);
 		strbuf_add_char(out, '\n');
 		if (what_if->helps && what_if->set[0] == '\0')
-			strbuf_add_str(out, "  unset PYTORCH_CUDA_ALLOC_CONF\n");
+			strbuf_addf(out, "  unset %s\n", name);
 		else if (what_if->helps)
-			strbuf_addf(out, "  export PYTORCH_CUDA_ALLOC_CONF=%s\n", what_if->set);
+			strbuf_addf(out, "  export %s=%s\n", name, what_if->set);
 	}
 }

@@ -42,11 +42,10 @@ static bool flag_at(const struct reader *r, uint32_t value, const char *key)
 }
 
 /* (0, 1) and (1, 0) are private pools, (0, 0) is none. */
-static uint64_t private_pool_of(const struct reader *r, uint32_t segment)
+static uint64_t private_pool_of(const struct reader *r, uint32_t value)
 {
 	size_t count;
-	const uint32_t *pair =
-		pickle_list(&r->pickle, pickle_at(&r->pickle, segment, "segment_pool_id"), &count);
+	const uint32_t *pair = pickle_list(&r->pickle, value, &count);
 
 	if (count != 2)
 		return 0;
@@ -72,7 +71,7 @@ struct spans {
 	size_t count, room;
 };
 
-/* Entries do not name their private pool; it is that of the segment in which they lie at the end. */
+/* Most entries do not name their private pool; it is that of the segment in which they lie at the end. */
 static uint64_t pool_at(const struct spans *spans, uint64_t address)
 {
 	size_t low = 0, high = spans->count;
@@ -128,7 +127,8 @@ static int read_segments(struct reader *r, uint32_t list, struct spans *spans)
 			.address = number_at(r, segments[i], "address", UINT64_MAX),
 			.bytes = number_at(r, segments[i], "total_size", 0),
 			.stream = number_at(r, segments[i], "stream", 0),
-			.private_pool = private_pool_of(r, segments[i]),
+			.private_pool = private_pool_of(
+				r, pickle_at(&r->pickle, segments[i], "segment_pool_id")),
 			.small = pickle_is(&r->pickle, type, "small"),
 			.expandable = flag_at(r, segments[i], "is_expandable"),
 		};
@@ -246,6 +246,14 @@ static void take_time(struct reader *r, uint32_t value, size_t number)
 		r->now_ns = time_us * 1000;
 }
 
+static uint64_t pool_of(const struct reader *r, uint32_t entry, const struct spans *spans,
+			uint64_t address)
+{
+	uint32_t said = pickle_at(&r->pickle, entry, "pool_id");
+
+	return said != PICKLE_ABSENT ? private_pool_of(r, said) : pool_at(spans, address);
+}
+
 static int read_entry(struct reader *r, uint32_t value, const struct spans *spans)
 {
 	uint32_t action = pickle_at(&r->pickle, value, "action");
@@ -265,7 +273,7 @@ static int read_entry(struct reader *r, uint32_t value, const struct spans *span
 		if (event.kind == HISTORY_ALLOC)
 			event.site = site_of(r, pickle_at(&r->pickle, value, "frames"));
 		if (event.kind != HISTORY_REFUSED)
-			event.private_pool = pool_at(spans, event.address);
+			event.private_pool = pool_of(r, value, spans, event.address);
 		return pool_history_add(r->history, &event);
 	}
 	return 0;
@@ -383,6 +391,19 @@ static int take_empties(struct reader *r, const uint32_t *empties, size_t count,
 
 /* ---- the whole ---- */
 
+bool torch_history_of_npu(const struct pickle *pickle)
+{
+	for (size_t i = 0; i < pickle->value_count; i++) {
+		const struct pickle_value *value = &pickle->values[i];
+
+		if (value->type == PICKLE_TEXT && value->length < 4096 &&
+		    (has(value->text, value->length, "torch_npu") ||
+		     has(value->text, value->length, "PYTORCH_NPU")))
+			return true;
+	}
+	return false;
+}
+
 static int read_device(struct reader *r, uint32_t entries_list, uint32_t root)
 {
 	struct spans spans = {0};
@@ -410,6 +431,7 @@ static int read_device(struct reader *r, uint32_t entries_list, uint32_t root)
 static int read_all(struct reader *r, struct pool_history **out, size_t *out_count)
 {
 	uint32_t root = r->pickle.root;
+	bool npu = torch_history_of_npu(&r->pickle);
 	size_t devices, room = 0, count;
 	const uint32_t *traces;
 	int status = 0;
@@ -422,7 +444,7 @@ static int read_all(struct reader *r, struct pool_history **out, size_t *out_cou
 		if (array_reserve(out, &room, *out_count + 1, sizeof(**out)) != 0)
 			return -ENOMEM;
 		r->history = &(*out)[(*out_count)++];
-		*r->history = (struct pool_history){.device = d};
+		*r->history = (struct pool_history){.device = d, .npu = npu};
 		map_fini(&r->sites);
 		r->sites = (struct map){0};
 		status = read_device(r, traces[d], root);

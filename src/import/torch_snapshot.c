@@ -19,6 +19,7 @@
 #include "base/io.h"
 #include "base/utf8.h"
 #include "import/pickle.h"
+#include "import/torch_history.h"
 #include "import/snapshot_rounds.h"
 #include "trace/builder.h"
 #include "trace/run.h"
@@ -787,22 +788,6 @@ static uint64_t first_time(struct snapshot *s)
 	return first > UINT64_MAX / 4000 ? SNAPSHOT_FIRST_US : first;
 }
 
-/* torch_npu writes the same files; its own code is in the stacks, or its name in the settings. */
-static uint8_t vendor_of(const struct pickle *pickle)
-{
-	size_t i;
-
-	for (i = 0; i < pickle->value_count; i++) {
-		const struct pickle_value *value = &pickle->values[i];
-
-		if (value->type == PICKLE_TEXT && value->length < 4096 &&
-		    (memmem(value->text, value->length, "torch_npu", 9) != NULL ||
-		     memmem(value->text, value->length, "PYTORCH_NPU", 11) != NULL))
-			return VENDOR_ASCEND;
-	}
-	return VENDOR_CUDA;
-}
-
 static void begin_out(struct snapshot *s, struct out *out, uint32_t writer)
 {
 	out->builder =
@@ -908,7 +893,7 @@ static int write_trace(struct snapshot *s, const char *trace, int *out_fd, struc
 	(void)unlink(trace);
 	if (r < 0)
 		return r;
-	s->vendor = vendor_of(&s->pickle);
+	s->vendor = torch_history_of_npu(&s->pickle) ? VENDOR_ASCEND : VENDOR_CUDA;
 	s->first_ns = first_time(s) * 1000;
 	fail(s, put_header(s));
 	begin_out(s, &s->main, 1);

@@ -148,11 +148,11 @@ const char *run_dry(const struct run *run)
 	return run_identity(run, SESSION_DRY_KEY);
 }
 
-const char *run_torch_settings(const struct run *run)
+const char *run_torch_settings(const struct run *run, bool npu)
 {
 	/* In the order in which PyTorch looks for them. */
-	static const char *const keys[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
-					   "PYTORCH_NPU_ALLOC_CONF"};
+	const char *keys[] = {npu ? "PYTORCH_NPU_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF",
+			      "PYTORCH_ALLOC_CONF"};
 	const char *found = NULL;
 
 	for (size_t i = 0; i < MSCOPE_COUNT(keys) && found == NULL; i++)

@@ -99,7 +99,7 @@ const char *run_identity(const struct run *run, const char *key);
 /* The device of a dry run, such as npu:64G; NULL: a device was used. */
 const char *run_dry(const struct run *run);
 /* Settings of PyTorch's allocator in the environment of the process; "" if there were none. */
-const char *run_torch_settings(const struct run *run);
+const char *run_torch_settings(const struct run *run, bool npu);
 
 /* Key and value of the identity of an imported memory snapshot of PyTorch: its contexts have the stream in their flags. */
 #define RUN_SOURCE_KEY "source"

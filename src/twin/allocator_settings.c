@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB ((uint64_t)1 << 20)
+#define MIB		    ((uint64_t)1 << 20)
+#define LARGE_SEGMENT_BYTES (20 * MIB)
+#define ALIGN_BYTES	    ((uint64_t)16 << 10)
 
 /* A piece of the text: words are what stands between the characters , : [ ] and spaces. */
 struct reader {
@@ -20,7 +22,7 @@ void twin_settings_default(struct twin_settings *out)
 	*out = (struct twin_settings){
 		.max_split_bytes = UINT64_MAX,
 		.non_split_rounding_bytes = 20 * MIB,
-		.large_segment_bytes = 20 * MIB,
+		.large_segment_bytes = LARGE_SEGMENT_BYTES,
 		.fraction = -1,
 	};
 }
@@ -174,9 +176,9 @@ static int read_divisions_list(struct reader *r, const char *what, struct twin_s
 		    (status = read_divisions_value(r, what, &value)) != 0)
 			return status;
 		if (index >= TWIN_DIVISIONS) {
-			fill_divisions(out,
-				       (r->release->rules & TWIN_NEW_PARSER) != 0 ? last + 1 : last,
-				       TWIN_DIVISIONS, value);
+			bool leaves = r->release->npu || (r->release->rules & TWIN_NEW_PARSER) != 0;
+
+			fill_divisions(out, leaves ? last + 1 : last, TWIN_DIVISIONS, value);
 			continue;
 		}
 		fill_divisions(out, first ? 0 : index, index + 1, value);
@@ -201,8 +203,8 @@ static int read_divisions(struct reader *r, const char *what, struct twin_settin
 
 static int unknown_to_release(const struct reader *r, const char *option)
 {
-	return error_set(r->err, MSCOPE_E_USAGE, "PyTorch 2.%u does not know the setting %s",
-			 r->release->minor, option);
+	return error_set(r->err, MSCOPE_E_USAGE, "%s 2.%u does not know the setting %s",
+			 twin_release_product(r->release->npu), r->release->minor, option);
 }
 
 /* Sizes in MiB. How they must relate is checked at the end, when all are known. */
@@ -249,6 +251,11 @@ static int check_settings(const struct reader *r, struct twin_settings *s)
 {
 	int status = check_size(r, s, "max_split_size_mb", s->max_split_bytes);
 
+	if (r->release->npu && s->expandable &&
+	    (s->max_split_bytes != UINT64_MAX || s->gc_threshold > 0))
+		return error_set(r->err, MSCOPE_E_USAGE,
+				 "torch_npu refuses expandable_segments together with "
+				 "max_split_size_mb or garbage_collection_threshold");
 	if (s->non_split_rounding_bytes == 0)
 		s->non_split_rounding_bytes = s->large_segment_bytes;
 	else if (status == 0)
@@ -262,8 +269,8 @@ static int check_settings(const struct reader *r, struct twin_settings *s)
 	return status;
 }
 
-/* Options that change no address, with the first release that knows them. */
-static const struct {
+/* Options of PyTorch that change no address, with the first release that knows them. */
+static const struct idle {
 	const char *name;
 	uint32_t minor;
 } IDLE[] = {
@@ -274,13 +281,61 @@ static const struct {
 	{"throw_on_cudamalloc_oom", 12},
 };
 
+/* The same of torch_npu. */
+static const struct idle NPU_IDLE[] = {
+	{"pinned_use_background_threads", 9}, {"pinned_max_round_threshold_mb", 13},
+	{"pinned_max_cached_size_mb", 13},    {"pinned_reserve_segment_size_mb", 13},
+	{"pinned_mem_register", 9},	      {"pin_memory_expandable_segments", 9},
+	{"release_lock_on_npumalloc", 13},
+};
+
 static int read_idle_option(struct reader *r, const char *option)
 {
-	for (size_t i = 0; i < sizeof(IDLE) / sizeof(IDLE[0]); i++)
-		if (strcmp(option, IDLE[i].name) == 0)
-			return r->release->minor < IDLE[i].minor ? unknown_to_release(r, option)
+	const struct idle *idle = r->release->npu ? NPU_IDLE : IDLE;
+	size_t count = r->release->npu ? MSCOPE_COUNT(NPU_IDLE) : MSCOPE_COUNT(IDLE);
+
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(option, idle[i].name) == 0)
+			return r->release->minor < idle[i].minor ? unknown_to_release(r, option)
 								 : read_word(r);
 	return unknown_to_release(r, option);
+}
+
+/* Settings that only torch_npu has and that move blocks. */
+static int read_npu_option(struct reader *r, const char *option, struct twin_settings *out)
+{
+	uint64_t value = 0;
+	bool flag = false;
+	int status;
+
+	if (strcmp(option, "segment_size_mb") == 0) {
+		if ((status = read_number(r, option, 512, &value)) != 0)
+			return status;
+		if (value < 20)
+			return error_set(r->err, MSCOPE_E_USAGE,
+					 "segment_size_mb must be from 20 to 512, not %s", r->word);
+		out->unit_bytes = value * MIB;
+		return 0;
+	}
+	if (strcmp(option, "base_addr_aligned_kb") == 0) {
+		if ((status = read_number(r, option, 16, &value)) == 0)
+			out->align_bytes = value * 1024;
+		return status;
+	}
+	if (strcmp(option, "multi_stream_lazy_reclaim") != 0 &&
+	    strcmp(option, "throw_on_npumalloc_oom") != 0) {
+		if (strcmp(option, "page_size") != 0)
+			return read_idle_option(r, option);
+		status = read_word(r);
+		flag = true; /* it has one value, and the driver decides whether it holds */
+	} else {
+		status = read_flag(r, option, &flag);
+	}
+	if (status != 0 || !flag)
+		return status;
+	return error_set(r->err, MSCOPE_E_USAGE,
+			 "%s:%s cannot be replayed: it is not proven for torch_npu", option,
+			 r->word);
 }
 
 static int read_option(struct reader *r, const char *option, struct twin_settings *out)
@@ -308,6 +363,8 @@ static int read_option(struct reader *r, const char *option, struct twin_setting
 	if (strcmp(option, "per_process_memory_fraction") == 0)
 		return r->release->minor < 10 ? unknown_to_release(r, option)
 					      : read_share(r, option, &out->fraction);
+	if (r->release->npu)
+		return read_npu_option(r, option, out);
 	if (strcmp(option, "backend") == 0) {
 		if ((status = read_word(r)) != 0 || strcmp(r->word, "native") == 0)
 			return status;
@@ -328,6 +385,8 @@ int twin_settings_parse(const char *text, const struct twin_release *release,
 
 	twin_settings_default(&settings);
 	settings.non_split_rounding_bytes = 0; /* not given */
+	if ((release->rules & TWIN_ALIGNED) != 0)
+		settings.align_bytes = ALIGN_BYTES;
 	skip_spaces(&r);
 	while (*r.at != '\0') {
 		if ((status = read_word(&r)) != 0)
@@ -341,6 +400,8 @@ int twin_settings_parse(const char *text, const struct twin_release *release,
 			return error_set(err, MSCOPE_E_USAGE,
 					 "the settings want \",\" before \"%.20s\"", r.at);
 	}
+	if (settings.large_segment_bytes != LARGE_SEGMENT_BYTES)
+		settings.unit_bytes = 0; /* it comes first */
 	if ((status = check_settings(&r, &settings)) != 0)
 		return status;
 	*out = settings;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of PYTORCH_CUDA_ALLOC_CONF as figures. Options that do not move a block (pinned memory, locks, backtraces) are
+ * The text of PYTORCH_CUDA_ALLOC_CONF, or of PYTORCH_NPU_ALLOC_CONF, as figures. Options that do not move a block (pinned memory, locks, backtraces) are
  * accepted and do nothing here; options that a release does not know, or that choose another allocator, are refused in
  * one sentence.
  */
@@ -22,6 +22,10 @@ struct twin_settings {
 	uint64_t non_split_rounding_bytes;
 	/* Segment for requests between 1 MiB and 10 MiB, and the unit of expandable segments of the large pool. */
 	uint64_t large_segment_bytes;
+	/* Only of torch_npu. Unit of expandable segments of the large pool; 0: as large_segment_bytes says. */
+	uint64_t unit_bytes;
+	/* Large blocks of expandable segments begin at a multiple of it; 0: anywhere. */
+	uint64_t align_bytes;
 	/* Sizes are rounded up to this many divisions of a power of two; 0 or 1: to multiples of 512. */
 	uint32_t divisions[TWIN_DIVISIONS];
 	double gc_threshold; /* 0: no garbage collection */

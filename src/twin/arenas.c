@@ -11,8 +11,11 @@
 
 static uint64_t unit_of(const struct twin *twin, uint32_t shelf)
 {
-	return twin->shelves[shelf].small ? TWIN_SMALL_SEGMENT
-					  : twin->conditions.settings.large_segment_bytes;
+	const struct twin_settings *s = &twin->conditions.settings;
+
+	if (twin->shelves[shelf].small)
+		return TWIN_SMALL_SEGMENT;
+	return s->unit_bytes != 0 ? s->unit_bytes : s->large_segment_bytes;
 }
 
 static uint64_t round_up(uint64_t value, uint64_t unit)

@@ -30,6 +30,8 @@ uint64_t block_size_of(const struct twin_settings *settings, const struct twin_r
 	uint64_t power;
 	uint32_t division;
 
+	if ((release->rules & TWIN_PADDING) != 0)
+		requested += TWIN_PADDING_BYTES;
 	if (requested < TWIN_BLOCK_LEAST)
 		return TWIN_BLOCK_LEAST;
 	division = division_of(settings, requested);

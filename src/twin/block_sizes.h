@@ -9,6 +9,7 @@
 
 #define TWIN_BLOCK_LEAST   512u
 #define TWIN_SMALL_MOST	   ((uint64_t)1 << 20) /* larger blocks are in the large pool */
+#define TWIN_PADDING_BYTES 32u		       /* that torch_npu adds to each request */
 #define TWIN_SMALL_SEGMENT ((uint64_t)2 << 20)
 
 /* Size of the block for a request of `requested` bytes. */

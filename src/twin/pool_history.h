@@ -76,6 +76,7 @@ struct pool_history {
 	double fraction;    /* memory fraction in force; 0: none is known */
 	bool fraction_late; /* it was set when the pool had memory, or changed */
 	bool npu;
+	bool blocks_only; /* sizes are those of blocks, as the pool rounded them; streams and late frees are unknown */
 };
 
 void pool_history_fini(struct pool_history *history);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "base/map.h"
 #include "twin/block_sizes.h"
 
@@ -13,6 +14,7 @@ void program_fini(struct program *program)
 	free(program->events);
 	free(program->sources);
 	free(program->lanes);
+	free(program->slack);
 	*program = (struct program){0};
 }
 
@@ -297,7 +299,35 @@ int program_make(struct program *program, const struct pool_history *history)
 	map_fini(&m.lanes);
 	map_fini(&m.live);
 	map_fini(&m.bytes);
-	return status;
+	if (status != 0 || !history->blocks_only)
+		return status;
+	program->slack = calloc((size_t)program->request_count + 1, sizeof(*program->slack));
+	return program->slack == NULL ? -ENOMEM : 0;
+}
+
+int program_vary(const struct program *program, uint64_t seed, struct program *out)
+{
+	*out = *program;
+	out->events = malloc((program->event_count + 1) * sizeof(*out->events));
+	if (out->events == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < program->event_count; i++) {
+		struct program_event *e = &out->events[i];
+		uint64_t slack, key;
+
+		*e = program->events[i];
+		if (e->kind != PROGRAM_REQUEST)
+			continue;
+		key = e->bytes ^ seed << 40;
+		slack = program->slack[e->id];
+		if ((slack & PROGRAM_SLACK_UNLIKELY) != 0)
+			slack = seed % 2 != 0 ? 0 : slack - PROGRAM_SLACK_UNLIKELY;
+		/* The same size has the same slack each time: it is mostly the same tensor. */
+		e->bytes -= seed < 2
+				    ? slack
+				    : slack * (hash_add(HASH_BEGIN, &key, sizeof(key)) % 257) / 256;
+	}
+	return 0;
 }
 
 /* ---- playing ---- */

@@ -47,7 +47,15 @@ struct program {
 	uint64_t waiting_segments; /* what segments of their own would take for what waited then */
 	uint64_t reserved_peak;	   /* of the record */
 	bool ends_refused;
+	/*
+	 * Where sizes are those of blocks, of each request how many bytes fewer it may have asked for: the pool does not split off what it
+	 * hardly needs. Its replay fills it; NULL: the record has requests.
+	 */
+	uint32_t *slack;
 };
+
+/* Bit of a slack: a block of this size has been split off, so that another one is likely to be of the same tensor. */
+#define PROGRAM_SLACK_UNLIKELY 1u
 
 struct program_result {
 	struct twin_figures figures;
@@ -59,6 +67,12 @@ struct program_result {
 /* 0 or -ENOMEM; needs program_fini() in either case. `history` must outlive it. */
 int program_make(struct program *program, const struct pool_history *history);
 void program_fini(struct program *program);
+
+/*
+ * The same with other requests within the slack: with 0 and 1 all as small as they may be, else by chance. Odd numbers leave sizes
+ * alone whose slack is unlikely. Only its events are its own. 0 or -ENOMEM.
+ */
+int program_vary(const struct program *program, uint64_t seed, struct program *out);
 
 /* How a play may differ from the record: when frees that waited are complete. */
 enum program_waits {

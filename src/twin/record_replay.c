@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "twin/block_sizes.h"
 #include "twin/program.h"
 
@@ -13,6 +14,8 @@ struct replaying {
 	const struct program *program;
 	size_t next;  /* event of the history from which segments are looked for */
 	size_t limit; /* the request in progress: its segments came before it */
+	const struct twin_conditions *conditions;
+	struct map exact; /* sizes of blocks that were split off */
 };
 
 static bool grows(const struct history_event *e)
@@ -217,6 +220,46 @@ static int leave(struct program_agreement *out, size_t source, const char *why)
 	return 0;
 }
 
+/*
+ * Of a block that was split off, the size is what was asked for, rounded; whoever else gets one of that size asked for the same. Others
+ * may have a rest at their end that was not worth a block.
+ */
+static int note_slack(struct replaying *r, const struct twin *twin, const struct program_event *e,
+		      uint64_t size)
+{
+	const struct twin_settings *s = &r->conditions->settings;
+	uint64_t least = TWIN_SMALL_MOST, most = TWIN_SMALL_MOST;
+
+	if (r->program->slack == NULL)
+		return 0;
+	if (twin_was_split(twin))
+		return map_put(&r->exact, (struct map_key){size, 0}, 1);
+	if (size <= TWIN_SMALL_MOST || s->expandable)
+		return 0;
+	if (size >= s->max_split_bytes) {
+		least = s->max_split_bytes;
+		most = s->non_split_rounding_bytes;
+	}
+	r->program->slack[e->id] = (uint32_t)min_u64(most, less_u64(size, least + 512));
+	return 0;
+}
+
+static void mark_known(const struct replaying *r)
+{
+	const struct program *p = r->program;
+
+	for (size_t i = 0; i < p->event_count && p->slack != NULL; i++) {
+		const struct program_event *e = &p->events[i];
+
+		if (e->kind == PROGRAM_REQUEST &&
+		    map_get(&r->exact,
+			    (struct map_key){block_size_of(&r->conditions->settings,
+							   &r->conditions->release, e->bytes),
+					     0}) != NULL)
+			p->slack[e->id] |= PROGRAM_SLACK_UNLIKELY;
+	}
+}
+
 static int replay_request(struct replaying *r, struct twin *twin, size_t i, uint32_t *blocks,
 			  struct program_agreement *out)
 {
@@ -244,7 +287,7 @@ static int replay_request(struct replaying *r, struct twin *twin, size_t i, uint
 		return leave(out, r->limit, "the replay hands out another address");
 	blocks[e->id] = block;
 	out->addresses++;
-	return 0;
+	return note_slack(r, twin, e, twin_size(twin, block));
 }
 
 static int replay_gone(struct replaying *r, struct twin *twin, size_t i,
@@ -252,7 +295,12 @@ static int replay_gone(struct replaying *r, struct twin *twin, size_t i,
 {
 	size_t source = r->program->sources[i] - 1;
 	bool done = false;
-	int status = twin_give_back(twin, r->program->history->events[source].address, &done);
+	int status;
+
+	/* Which part went is unknown where parts have no addresses; all that is free goes at the same time. */
+	if (r->program->history->blocks_only && r->program->history->events[source].address == 0)
+		return twin_empty_cache(twin);
+	status = twin_give_back(twin, r->program->history->events[source].address, &done);
 
 	if (status != 0 || done)
 		return status;
@@ -315,7 +363,7 @@ static int replay_all(struct replaying *r, struct twin *twin, uint32_t *blocks,
 int program_replay(const struct program *program, const struct twin_conditions *conditions,
 		   struct program_agreement *out)
 {
-	struct replaying r = {.program = program};
+	struct replaying r = {.program = program, .conditions = conditions};
 	struct twin_places places = {place, &r};
 	struct twin_conditions own = *conditions;
 	uint32_t *blocks = malloc(((size_t)program->request_count + 1) * sizeof(*blocks));
@@ -333,8 +381,11 @@ int program_replay(const struct program *program, const struct twin_conditions *
 		status = add_older(program, conditions, twin, blocks, out);
 	if (status == 0 && out->why == NULL)
 		status = replay_all(&r, twin, blocks, out);
-	if (status == 0)
+	if (status == 0) {
 		out->figures = *twin_figures(twin);
+		mark_known(&r);
+	}
+	map_fini(&r.exact);
 	twin_free(twin);
 	free(blocks);
 	return status;

@@ -80,6 +80,7 @@ struct twin {
 	uint32_t older_rest;	/* older.c: what is free after the block that was added last */
 	bool left_record;
 	bool ties;
+	bool split; /* the last request got a part of a free block */
 };
 
 /* A new block without neighbours, in no tree. 0 when memory is out. */

@@ -8,6 +8,8 @@
 #include "twin/block_sizes.h"
 #include "twin/shelves.h"
 
+#define ALIGNED_LEAST ((uint64_t)2 << 20) /* smaller blocks begin anywhere */
+
 int twin_new(const struct twin_conditions *conditions, struct twin **out)
 {
 	struct twin *twin = calloc(1, sizeof(*twin));
@@ -224,22 +226,52 @@ static bool should_split(const struct twin *twin, uint32_t block, const struct r
 	return request->size < s->max_split_bytes && rest > TWIN_SMALL_MOST;
 }
 
-/* Hands out the front of a block; the rest keeps the object. */
-static int split(struct twin *twin, uint32_t block, uint64_t size, uint32_t *out_block)
+/* Makes a block of the first `size` bytes of one that is on no shelf; the rest keeps the object. 0: no memory. */
+static uint32_t cut_front(struct twin *twin, uint32_t block, uint64_t size)
 {
 	uint32_t front = block_make(twin, block_at(twin, block)->shelf,
 				    block_at(twin, block)->address, size);
 	struct block *rest = block_at(twin, block);
 
 	if (front == 0)
-		return -ENOMEM;
+		return 0;
 	block_at(twin, front)->arena = rest->arena;
 	block_at(twin, front)->segment = rest->segment;
 	rest->address += size;
 	rest->size -= size;
 	block_link_before(twin, front, block);
+	return front;
+}
+
+/* Hands out the front of a block. */
+static int split(struct twin *twin, uint32_t block, uint64_t size, uint32_t *out_block)
+{
+	uint32_t front = cut_front(twin, block, size);
+
+	if (front == 0)
+		return -ENOMEM;
 	shelf_put(twin, block);
 	*out_block = front;
+	return 0;
+}
+
+/* Where large blocks begin at a multiple of a size, the front of a found block stays free, if the rest is large enough. */
+static int align(struct twin *twin, uint32_t block, const struct request *request)
+{
+	const struct twin_settings *s = &twin->conditions.settings;
+	const struct block *b = block_at(twin, block);
+	uint32_t front;
+	uint64_t bytes;
+
+	if (!s->expandable || s->align_bytes == 0 || request->size < ALIGNED_LEAST)
+		return 0;
+	bytes = (s->align_bytes - b->address % s->align_bytes) % s->align_bytes;
+	if (bytes == 0 || bytes + request->size > b->size)
+		return 0;
+	front = cut_front(twin, block, bytes);
+	if (front == 0)
+		return -ENOMEM;
+	shelf_put(twin, front);
 	return 0;
 }
 
@@ -262,8 +294,10 @@ int twin_request(struct twin *twin, uint32_t lane, uint64_t bytes, uint32_t *out
 		*out_block = TWIN_NONE;
 		return 0;
 	}
-	if (should_split(twin, block, &request) &&
-	    (status = split(twin, block, request.size, &block)) != 0)
+	if ((status = align(twin, block, &request)) != 0)
+		return status;
+	twin->split = should_split(twin, block, &request);
+	if (twin->split && (status = split(twin, block, request.size, &block)) != 0)
 		return status;
 	block_at(twin, block)->used = true;
 	block_at(twin, block)->asked = false;
@@ -323,6 +357,11 @@ bool twin_had_ties(const struct twin *twin)
 	return twin->ties;
 }
 
+bool twin_was_split(const struct twin *twin)
+{
+	return twin->split;
+}
+
 bool twin_left_record(const struct twin *twin)
 {
 	return twin->left_record;
@@ -331,7 +370,7 @@ bool twin_left_record(const struct twin *twin)
 uint64_t twin_limit_of_fraction(const struct twin_release *release, double fraction,
 				uint64_t device_bytes)
 {
-	if (fraction < 0 || ((release->rules & TWIN_NEW_PARSER) != 0 && fraction >= 1))
+	if (fraction < 0 || ((release->rules & TWIN_WHOLE_FRACTION) != 0 && fraction >= 1))
 		return UINT64_MAX;
 	return (uint64_t)(fraction * (double)device_bytes);
 }

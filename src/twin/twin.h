@@ -96,6 +96,8 @@ uint64_t twin_size(const struct twin *twin, uint32_t block);
 const struct twin_figures *twin_figures(const struct twin *twin);
 /* Whether equal free blocks of different segments were chosen from, so that the order of addresses decided. */
 bool twin_had_ties(const struct twin *twin);
+/* Whether the last request that was served got a part of a free block, so that the block has just its size. */
+bool twin_was_split(const struct twin *twin);
 /* Whether `places` had no address for a segment that the twin wanted. */
 bool twin_left_record(const struct twin *twin);
 

@@ -20,6 +20,8 @@
 #define WAITING_MOST	0.002 /* of what is in use: above, timing decides */
 #define WAITING_REFUSED 0.25
 #define THREADS_MOST	8
+#define SLACK_ORDERS	3u
+#define SLACK_PLAYS	8u /* with other sizes, where the record does not tell them */
 
 const char *const WHAT_IF_USUAL[] = {
 	"",
@@ -79,13 +81,14 @@ static int try_release(struct what_if *w, struct twin_release release, struct ms
 static int find_release(struct what_if *w, struct mscope_error *err)
 {
 	struct program_agreement best = {0};
-	struct twin_release best_release = twin_release_of(TWIN_MINOR_LAST);
+	bool npu = w->history->npu;
+	struct twin_release best_release = twin_release_of(twin_release_last(npu), npu);
 	uint32_t tried = UINT32_MAX;
 	bool any = false;
 	int status;
 
-	for (uint32_t minor = TWIN_MINOR_LAST; minor >= TWIN_MINOR_FIRST; minor--) {
-		struct twin_release release = twin_release_of(minor);
+	for (uint32_t minor = twin_release_last(npu); minor >= twin_release_first(npu); minor--) {
+		struct twin_release release = twin_release_of(minor, npu);
 
 		if (release.rules == tried)
 			continue;
@@ -119,10 +122,10 @@ static int replay_record(struct what_if *w, const char *torch, struct mscope_err
 		return find_release(w, err);
 	/* A release that is newer than all that are known may still be played by the rules of one of them. */
 	if (w->history->torch[0] != '\0') {
-		status = twin_release_parse(w->history->torch, &release, &ignored);
+		status = twin_release_parse(w->history->torch, w->history->npu, &release, &ignored);
 		return status != 0 ? find_release(w, err) : try_release(w, release, err);
 	}
-	status = twin_release_parse(torch, &release, err);
+	status = twin_release_parse(torch, w->history->npu, &release, err);
 	return status != 0 ? status : try_release(w, release, err);
 }
 
@@ -301,6 +304,24 @@ static void take_record(struct what_if *w)
 	}
 }
 
+/* The first plays with requests of other sizes that get the blocks of the record as well. */
+static int play_varied(struct what_if *w, struct play *all, struct what_if_setting **owners,
+		       size_t count, uint32_t number)
+{
+	struct program varied;
+	int status = program_vary(&w->program, number, &varied);
+
+	if (status != 0)
+		return status;
+	for (size_t i = 0; i < count; i++)
+		what_if_order(&all[i].conditions, number % SLACK_ORDERS);
+	status = play_all(&varied, all, count);
+	for (size_t i = 0; i < count && status == 0; i++)
+		widen(owners[i], &all[i].result);
+	free(varied.events);
+	return status;
+}
+
 static int play_settings(struct what_if *w, const struct twin_conditions *conditions)
 {
 	uint32_t orders = what_if_orders(w->program.event_count, w->setting_count);
@@ -326,6 +347,8 @@ static int play_settings(struct what_if *w, const struct twin_conditions *condit
 	}
 	for (size_t i = first; i < plays.count && status == 0; i++)
 		widen(plays.owners[i], &plays.all[i].result);
+	for (uint32_t k = 0; k < SLACK_PLAYS && status == 0 && w->program.slack != NULL; k++)
+		status = play_varied(w, plays.all, plays.owners, first, k);
 	for (size_t i = 0; i < w->setting_count && status == 0; i++)
 		add_margin(w, &w->settings[i]);
 	take_record(w);
@@ -407,6 +430,20 @@ static int best_first(const void *a, const void *b)
 	return strlen(x->text) < strlen(y->text) ? -1 : strlen(x->text) > strlen(y->text);
 }
 
+/* Whether sizes of the record, as its own settings rounded them, are as good as requests: they were rounded to 512 bytes, or are again. */
+static bool rounds_alike(const struct what_if *w, const struct twin_settings *other)
+{
+	struct mscope_error ignored = {0};
+	struct twin_settings own;
+
+	if (twin_settings_parse(w->history->settings, &w->release, &own, &ignored) != 0)
+		return false;
+	for (uint32_t i = 0; i < TWIN_DIVISIONS; i++)
+		if (own.divisions[i] > 1 && own.divisions[i] != other->divisions[i])
+			return false;
+	return true;
+}
+
 static int make_settings(struct what_if *w, const struct what_if_choice *choice,
 			 struct twin_conditions **out)
 {
@@ -428,6 +465,10 @@ static int make_settings(struct what_if *w, const struct what_if_choice *choice,
 		if (twin_settings_parse(texts[i], &w->release, &c->settings, &err) != 0)
 			snprintf(w->settings[i].refused, sizeof(w->settings[i].refused), "%.290s",
 				 err.message);
+		else if (w->history->blocks_only && !rounds_alike(w, &c->settings))
+			snprintf(w->settings[i].refused, sizeof(w->settings[i].refused),
+				 "the record has no requests, only blocks whose sizes "
+				 "roundup_power2_divisions has rounded");
 		else if (c->settings.fraction >= 0)
 			c->limit_bytes = twin_limit_of_fraction(&w->release, c->settings.fraction,
 								c->device_bytes);
@@ -440,7 +481,7 @@ static uint64_t largest_workspace(const struct program *program)
 {
 	uint64_t largest = 0;
 
-	for (size_t i = 0; i < program->event_count; i++) {
+	for (size_t i = 0; i < program->event_count && !program->history->npu; i++) {
 		const struct program_event *e = &program->events[i];
 
 		if (e->kind == PROGRAM_REQUEST && e->bytes >= WORKSPACE_LEAST &&
@@ -503,7 +544,7 @@ int what_if_answer(struct what_if *out, const struct pool_history *history,
 		return 0;
 	}
 	if (choice->torch != NULL) {
-		status = twin_release_parse(choice->torch, &other, err);
+		status = twin_release_parse(choice->torch, history->npu, &other, err);
 		if (status != 0)
 			return status;
 		out->other_release = other.rules != out->release.rules;

@@ -477,13 +477,14 @@ static void put_facts(const struct view *view, struct pickle_part *rest)
 static void put_settings(const struct view *view, struct pickle_part *rest)
 {
 	const struct pool_facts *facts = replay_pool_facts(view->first);
+	bool npu = replay_vendor(view->first) == VENDOR_ASCEND;
 	const char *settings = facts->settings_known || facts->settings[0] != '\0'
 				       ? facts->settings
-				       : run_torch_settings(replay_run(view->first));
+				       : run_torch_settings(replay_run(view->first), npu);
 
 	pickle_put_text(rest, "allocator_settings");
 	pickle_begin_dict(rest);
-	pickle_put_text(rest, "PYTORCH_CUDA_ALLOC_CONF");
+	pickle_put_text(rest, npu ? "PYTORCH_NPU_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF");
 	pickle_put_text(rest, settings);
 	pickle_put_text(rest, "expandable_segments");
 	pickle_put_bool(rest, strstr(settings, "expandable_segments:True") != NULL);

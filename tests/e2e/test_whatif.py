@@ -181,12 +181,12 @@ def test_python_gets_the_pools_of_the_json_document(dist, whatif, snapshot):
 
 def test_a_trace_and_its_pickle_carry_the_settings_of_the_allocator(msmemscope, program, out):
     settings = "expandable_segments:True,max_split_size_mb:64"
-    project = msmemscope("--", *program("acl_train", "--steps=1"), env={"PYTORCH_CUDA_ALLOC_CONF": settings, "TRUTH": "/dev/null"}).check().project()
-    assert msmemscope.info(project)["identity"]["PYTORCH_CUDA_ALLOC_CONF"] == settings
+    project = msmemscope("--", *program("acl_train", "--steps=1"), env={"PYTORCH_NPU_ALLOC_CONF": settings, "TRUTH": "/dev/null"}).check().project()
+    assert msmemscope.info(project)["identity"]["PYTORCH_NPU_ALLOC_CONF"] == settings
     msmemscope("export", "--format=torch", str(project.path)).check()
     [path] = out.glob("**/*.pickle")
     kept = pickle.loads(path.read_bytes())["allocator_settings"]
-    assert kept["PYTORCH_CUDA_ALLOC_CONF"] == settings and kept["expandable_segments"] is True
+    assert kept["PYTORCH_NPU_ALLOC_CONF"] == settings and kept["expandable_segments"] is True
 
 
 @pytest.mark.parametrize("name", ["gpt", "graphs"])

@@ -9,7 +9,7 @@
  *     p POOL STREAM                                      until its end, requests of the stream go to this private pool (1 to 7)
  *     q POOL                                             its end
  *     r POOL                                             the graph or MemPool of one beginning no longer uses the pool
- *     run RELEASE DEVICE_BYTES FRACTION|- SETTINGS|-     plays the list
+ *     run RELEASE DEVICE_BYTES FRACTION|- SETTINGS|-     plays the list; of torch_npu with the release npu2.13
  *     expect HASH NAME=VALUE...                          what the run before must have given
  *
  * Without a file, a run prints a line "EVENT ADDRESS RESERVED" for each request ("EVENT oom 0" if it is refused) and then
@@ -143,7 +143,9 @@ static void run(struct player *p, const char *line)
 	if (sscanf(line, "run %31s %" SCNu64 " %31s %255s", release, &c.device_bytes, fraction,
 		   settings) != 4)
 		must(-1, line);
-	must(twin_release_parse(release, &c.release, &err), err.message);
+	must(twin_release_parse(release + (strncmp(release, "npu", 3) == 0 ? 3 : 0),
+				strncmp(release, "npu", 3) == 0, &c.release, &err),
+	     err.message);
 	must(twin_settings_parse(strcmp(settings, "-") == 0 ? "" : settings, &c.release,
 				 &c.settings, &err),
 	     err.message);

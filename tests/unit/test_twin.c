@@ -13,7 +13,7 @@ static struct twin_release release_of(const char *text)
 {
 	struct twin_release release;
 
-	assert_int_equal(twin_release_parse(text, &release, NULL), 0);
+	assert_int_equal(twin_release_parse(text, false, &release, NULL), 0);
 	return release;
 }
 
@@ -38,10 +38,10 @@ static void releases_are_read_and_others_refused(void **state)
 	assert_int_equal(release_of("2.1").minor, 1);
 	assert_true((release_of("2.12").rules & TWIN_OBJECT_ORDER) != 0);
 	assert_true((release_of("2.13").rules & TWIN_OBJECT_ORDER) == 0);
-	assert_int_equal(twin_release_parse("2.0.1", &release, &err), MSCOPE_E_USAGE);
-	assert_int_equal(twin_release_parse("2.99", &release, &err), MSCOPE_E_USAGE);
-	assert_int_equal(twin_release_parse("newest", &release, &err), MSCOPE_E_USAGE);
-	assert_int_equal(twin_release_parse("2.1x", &release, &err), MSCOPE_E_USAGE);
+	assert_int_equal(twin_release_parse("2.0.1", false, &release, &err), MSCOPE_E_USAGE);
+	assert_int_equal(twin_release_parse("2.99", false, &release, &err), MSCOPE_E_USAGE);
+	assert_int_equal(twin_release_parse("newest", false, &release, &err), MSCOPE_E_USAGE);
+	assert_int_equal(twin_release_parse("2.1x", false, &release, &err), MSCOPE_E_USAGE);
 }
 
 static void settings_are_read_as_the_release_reads_them(void **state)

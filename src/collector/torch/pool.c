@@ -485,7 +485,7 @@ MSCOPE_EXPORT void mscope_pool_fact(uint32_t device, uint32_t kind, uint64_t val
 
 	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING)
 		(void)collector_attach_slow();
-	w = enter(vendor_device(VENDOR_CUDA, device), &context);
+	w = enter(vendor_torch_device(device), &context);
 	if (w == NULL)
 		return;
 	event.text = text == NULL || text[0] == '\0' ? 0 : writer_text(w, text);
