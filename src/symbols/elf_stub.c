@@ -304,6 +304,8 @@ int elf_stub_write(const struct elf_stub *stub, struct strbuf *out)
 	if (stub->machine != EM_X86_64 && stub->machine != EM_AARCH64)
 		return MSCOPE_E_FOREIGN;
 	lay_out(stub, &writer.at);
+	if (writer.at.end > INT32_MAX) /* code reaches no farther */
+		return MSCOPE_E_LIMIT;
 	writer.file = calloc(1, writer.at.end);
 	if (writer.file == NULL)
 		return -ENOMEM;

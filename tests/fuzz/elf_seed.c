@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The seed of fuzz_elf: functions of each binding, nothing else. */
+/* The seed of fuzz_elf and fuzz_imports: functions of each binding, and with IMPORTS one of the C library. */
 int seed_global(int x);
 int seed_weak(int x);
 
@@ -17,3 +17,13 @@ __attribute__((weak)) int seed_weak(int x)
 {
 	return local(x) + 2;
 }
+
+#if defined(IMPORTS)
+int rand(void);
+int seed_import(void);
+
+int seed_import(void)
+{
+	return rand();
+}
+#endif
