@@ -120,6 +120,26 @@ UNBOUNDED(_ZN2at4_ops24repeat_interleave_Tensor4callERKNS_6TensorEN3c108optional
 	  "repeat_interleave()")
 UNBOUNDED(_ZN2at4_ops8bincount4callERKNS_6TensorERKSt8optionalIS2_EN3c106SymIntE, "bincount()")
 UNBOUNDED(_ZN2at4_ops8bincount4callERKNS_6TensorERKSt8optionalIS2_El, "bincount()")
+UNBOUNDED(_ZN2at4_ops7one_hot4callERKNS_6TensorEl, "one_hot()")
+UNBOUNDED(_ZN2at4_ops24_nested_tensor_from_mask4callERKNS_6TensorES4_b, "a nested tensor")
+
+/* As many elements as before at most: none are equal. */
+SIM_API void *_ZN2at4_ops9_coalesce4callERKNS_6TensorE(void *result, const void *tensor, long a,
+						       long b, long c, long d);
+void *_ZN2at4_ops9_coalesce4callERKNS_6TensorE(void *result, const void *tensor, long a, long b,
+					       long c, long d)
+{
+	int64_t (*elements)(const void *);
+	void *found = original("_ZN2at4_ops4_nnz4callERKNS_6TensorE");
+	int64_t count = -1;
+
+	if (found != NULL && ask(tensor, "aoti_torch_get_dim") >= 0) {
+		__builtin_memcpy(&elements, &found, sizeof(found));
+		count = elements(tensor);
+	}
+	return largest("_ZN2at4_ops9_coalesce4callERKNS_6TensorE", count, result, tensor, a, b, c,
+		       d);
+}
 
 /* How long a tensor is along a dimension, which may be counted from the last; -1: not known. */
 static int64_t length_along(const void *tensor, long dimension)

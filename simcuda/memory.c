@@ -381,6 +381,22 @@ int64_t sim_largest(int64_t count)
 	return before;
 }
 
+/* What the host has computed beside, so that it knows the number that the running operator of this thread reads; -1: it does not. */
+static __thread int64_t answer = -1;
+static __thread bool quiet; /* it knows the values: nothing is told */
+
+SIM_API void simcuda_answer(int64_t number);
+void simcuda_answer(int64_t number)
+{
+	answer = number;
+}
+
+SIM_API void simcuda_quiet(int wanted);
+void simcuda_quiet(int wanted)
+{
+	quiet = wanted != 0;
+}
+
 /* Why a number that is read now makes a size that nobody can say; NULL: it does not. */
 static __thread const char *unbounded;
 
@@ -402,17 +418,16 @@ void sim_guess_true(void *address)
 }
 
 /* A size of a result: as large as it can be. */
-static bool read_largest(uint8_t *to, uint64_t bytes)
+static bool read_number(uint8_t *to, uint64_t bytes, int64_t number)
 {
-	const int32_t small = (int32_t)largest;
+	const int32_t small = (int32_t)number;
 
-	if (largest < 0 || (bytes != sizeof(largest) && bytes != sizeof(small)))
+	if (number < 0 || (bytes != sizeof(number) && bytes != sizeof(small)))
 		return false;
-	if (bytes == sizeof(largest))
-		memcpy(to, &largest, sizeof(largest));
+	if (bytes == sizeof(number))
+		memcpy(to, &number, sizeof(number));
 	else
 		memcpy(to, &small, sizeof(small));
-	sim_tell(SIM_FULL, "taken as full");
 	return true;
 }
 
@@ -427,8 +442,12 @@ static void read_host(uint8_t *to, uint64_t from, uint64_t bytes)
 	(void)pthread_mutex_lock(&lock);
 	sure = fetch(to, from, bytes);
 	(void)pthread_mutex_unlock(&lock);
-	if (sure == KNOWN || read_largest(to, bytes))
+	if (sure == KNOWN || quiet || read_number(to, bytes, answer))
 		return;
+	if (read_number(to, bytes, largest)) {
+		sim_tell(SIM_FULL, "taken as full");
+		return;
+	}
 	if (unbounded != NULL)
 		sim_tell(SIM_MISSING, unbounded);
 	sim_tell(bytes <= ONE_VALUE ? SIM_READ : SIM_READ_MANY,

@@ -21,6 +21,7 @@ SIM_API int cudaPeekAtLastError(void);
 SIM_API const char *cudaGetErrorName(int code);
 SIM_API int cuGetErrorString(int code, const char **out);
 SIM_API int cuGetErrorName(int code, const char **out);
+SIM_API int cuptiGetResultString(int code, const char **out);
 
 /* One listener a process; the thread that is told is the one that called. */
 void simcuda_listen(sim_listener *wanted)
@@ -87,6 +88,13 @@ const char *cudaGetErrorName(int code)
 	return code == SIM_OUT_OF_MEMORY ? "cudaErrorMemoryAllocation" : cudaGetErrorString(code);
 }
 
+int cuptiGetResultString(int code, const char **out)
+{
+	(void)code;
+	*out = "there is no profiler on a simulated card";
+	return SIM_OK;
+}
+
 int cuGetErrorString(int code, const char **out)
 {
 	*out = cudaGetErrorString(code);
@@ -120,11 +128,29 @@ static long code_of(const char *name)
 	return SIM_NOT_SUPPORTED;
 }
 
+/* It answers with a text, so that no code may take its place. */
+static bool is_text(const char *name)
+{
+	static const char *const ends[] = {"ErrorString", "ErrorName", "StatusString", "StatusName",
+					   "ncclGetLastError"};
+	size_t length = strlen(name), i;
+
+	for (i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		size_t end = strlen(ends[i]);
+
+		if (length >= end && strcmp(name + length - end, ends[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
 long simcuda_not_written(const char *name)
 {
 	char what[256];
 	bool profiler = strncmp(name, "cupti", 5) == 0;
 
+	if (is_text(name))
+		return (long)(intptr_t)cudaGetErrorString(SIM_NOT_SUPPORTED);
 	(void)snprintf(what, sizeof(what), "%s is not simulated", name);
 	/* A profiler that gets nothing changes no tensor. */
 	if (!profiler)

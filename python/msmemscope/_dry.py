@@ -18,6 +18,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TEXT_MAX = 60  # characters of a line of source that a note shows
 _VALUES_MAX = 100  # lines that read values which nobody computed
 _READS_MAX = 10000  # of one line, without a step and without a new peak: a loop that waits for a value
+_GROWTHS_MAX = 3  # so often such a loop goes on because it takes memory: one that gathers data, or one that never ends
 _HOW = (" read as 0", " read without its value", " taken as full (upper bound)")  # enum rt_sim_unknown of the simulated NPU
 
 _wanted = 0  # steps after which the program ends; 0: it ends by itself
@@ -28,9 +29,11 @@ _listener = None  # of mstx; ctypes does not keep it
 _values = None  # listener of the simulated NPU or CUDA
 _cuda = None  # the simulated CUDA; None: an NPU
 _missing = None  # what the simulated CUDA could not do, most lately
+_numbers = False  # the program read an integer that nobody computed
 _workspaces = 0  # the largest that a convolution may have
 _reads = {}  # text about a value: how often it was read since the latest step
 _said = set()  # what is not simulated, with its line
+_growths = 0  # how often a loop has gone on
 _peak = 0  # of tensors, when _READS_MAX reads of one line were last looked at
 
 
@@ -114,13 +117,17 @@ def _value(kind, _name, how=None):
 
 
 def _look_for_loop(where, text):
-    global _peak
+    global _peak, _growths
     _reads[text] = 0
     peak = sys.modules["torch"].cuda.max_memory_allocated() if _cuda is not None else sys.modules["torch_npu"].npu.max_memory_allocated()
-    if peak > _peak:
-        _peak = peak
+    if peak > _peak and _growths < _GROWTHS_MAX:
+        _peak, _growths = peak, _growths + 1
         return
-    note(f"dry run: ended at {where}: it read a value that was not computed {_READS_MAX:,} times, without a step and without more memory")
+    if peak > _peak:
+        times = f"more than {_GROWTHS_MAX * _READS_MAX:,} times, without a step"
+    else:
+        times = f"{_READS_MAX:,} times, without a step and without more memory"
+    note(f"dry run: ended at {where}: it read a value that was not computed {times}")
     _end()
 
 
@@ -153,6 +160,14 @@ def _told(kind, what):
             note(f"dry run: missing: {said}")
 
 
+def _number():
+    """An integer that nobody computed was read: it may be a size."""
+    global _numbers
+    if not _numbers:
+        note("dry run: numbers")
+    _numbers = True
+
+
 def _cuda_is_here(torch):
     """Without kernels for the card PyTorch fails when it launches the first one, here as there."""
     number = ctypes.c_int()
@@ -169,6 +184,8 @@ def _cuda_is_here(torch):
     if kinds and not runs:
         _cuda.simcuda_refuse(f"torch {torch.__version__} has no kernels for a card of capability {card[0]}.{card[1]}, "
                              f"only {', '.join(kinds)}".encode())
+    from ._small import install
+    install(torch, _cuda, lambda how: _value(0, None, how), _number, 1 if "MSMEMSCOPE_DRY_OTHER" in os.environ else 0)
 
 
 def _compiler_is_here(_module):
@@ -176,6 +193,11 @@ def _compiler_is_here(_module):
     note(f"dry run: ended at {_site(_frames(_users_frame()))}: torch.compile() makes kernels of its own, whose memory is not known; "
          "without it (TORCHDYNAMO_DISABLE=1) the program can be run dry")
     _end()
+
+
+def _dynamo_is_here(module):
+    """Any other compiler of torch.compile(): it cannot see through what we have put around PyTorch's functions."""
+    module.CatchErrorsWrapper.__call__ = lambda *_arguments, **_named: _compiler_is_here(module)
 
 
 def _facts():
@@ -222,13 +244,14 @@ def _end():
 
 
 def _step(marked):
-    global _taken, _marked
+    global _taken, _marked, _growths
     if marked and not _marked:
         _marked, _taken = True, 0
     if marked or not _marked:
         _taken += 1
         for text in _reads:
             _reads[text] = 0
+        _growths = 0
         if _cuda is not None:
             _cuda.simcuda_step()
         if _taken == _wanted:
@@ -254,6 +277,7 @@ def _listen_to_cuda():
     _cuda.simcuda_listen(_values)
     when_imported("torch", _cuda_is_here)
     when_imported("torch._inductor.compile_fx", _compiler_is_here)
+    when_imported("torch._dynamo.convert_frame", _dynamo_is_here)
 
 
 def begin(ended):

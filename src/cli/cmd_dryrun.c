@@ -26,6 +26,8 @@
 #define WAITS_PERCENT  3	  /* of the peak, that may wait for other streams */
 #define PROBE_MS       30000
 #define DEVICE_MIN     (UINT64_C(1) << 20)
+#define RUNS_BESIDE                                                                                \
+	4 /* those for each device: without a limit, with classes, without workspaces, with other values */
 
 /* ---- devices ---- */
 
@@ -69,6 +71,8 @@ static bool read_device(const char *text, struct dry_device *out)
 	(void)snprintf(out->name, sizeof(out->name), "%s", text);
 	out->card = NULL;
 	out->lean = false;
+	out->other = false;
+	out->classes = false;
 	for (i = 0; i < sizeof(cards) / sizeof(*cards); i++) {
 		if (strcmp(cards[i].word, text) == 0) {
 			out->card = cards[i].word;
@@ -321,15 +325,56 @@ static int print(const struct options *options, const struct dry_answer *answer)
 	strbuf_fini(&text);
 	if (!dry_fits(answer))
 		return MSCOPE_EXIT_CONDITION;
-	return dry_is_whole(answer->figures) && answer->figures->missing_count == 0
+	return dry_is_whole(answer->figures) && answer->figures->missing_count == 0 &&
+			       answer->other == NULL
 		       ? MSCOPE_EXIT_OK
 		       : MSCOPE_EXIT_FAILED;
+}
+
+/* With other values the program needs something else. One that stops for them checks them, and nothing follows from them. */
+static bool differs(const struct dry_result *run, const struct dry_result *other)
+{
+	return dry_is_whole(other) == dry_is_whole(run)
+		       ? other->needs != run->needs || other->reserves != run->reserves
+		       : other->needs > run->needs;
+}
+
+/* The runs that say more of the same program on the device of its figures: where its memory is, and how sure the figures are. */
+static int run_beside(const struct options *options, const struct dry_torch *torch,
+		      struct dry_answer *answer, struct dry_result *runs, size_t *done,
+		      struct mscope_error *err)
+{
+	struct dry_device device = answer->figures->device;
+	struct dry_result *figures = &runs[answer->figures - runs], *run = &runs[*done];
+	int r;
+
+	device.classes = true;
+	r = dry_run(options, &device, torch, false, run, err);
+	(*done)++;
+	if (r == 0)
+		dry_take_classes(figures, run);
+	device.classes = false;
+	if (r == 0 && figures->workspaces > 0) {
+		run = &runs[(*done)++];
+		device.lean = true;
+		r = dry_run(options, &device, torch, false, run, err);
+		answer->lean = run;
+		device.lean = false;
+	}
+	if (r == 0 && figures->numbers) {
+		run = &runs[(*done)++];
+		device.other = true;
+		r = dry_run(options, &device, torch, false, run, err);
+		if (r == 0 && differs(figures, run))
+			answer->other = run;
+	}
+	return r;
 }
 
 int cmd_dryrun(const struct options *options)
 {
 	struct dry_device devices[OPTION_TEXTS_MAX], no_limit;
-	struct dry_result runs[OPTION_TEXTS_MAX + 2] = {0};
+	struct dry_result runs[OPTION_TEXTS_MAX + RUNS_BESIDE] = {0};
 	struct dry_answer answer = {.runs = runs, .figures = runs};
 	struct dry_torch *torch = calloc(1, sizeof(*torch));
 	struct mscope_error err = {0};
@@ -362,13 +407,8 @@ int cmd_dryrun(const struct options *options)
 		if (r == 0 && is_unanswered(answer.figures))
 			goto out;
 	}
-	if (r == 0 && answer.figures->workspaces > 0) {
-		struct dry_device lean = answer.figures->device;
-
-		lean.lean = true;
-		r = dry_run(options, &lean, torch, false, &runs[done], &err);
-		answer.lean = &runs[done++];
-	}
+	if (r == 0)
+		r = run_beside(options, torch, &answer, runs, &done, &err);
 	if (r < 0)
 		cli_say("%s", err.message);
 	else

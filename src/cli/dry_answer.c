@@ -29,6 +29,12 @@ static bool is_whole(const struct dry_answer *answer)
 	return dry_is_whole(answer->figures);
 }
 
+/* The figures may be wrong, and the answer says why. */
+static bool is_unsure(const struct dry_answer *answer)
+{
+	return answer->figures->missing_count > 0 || answer->other != NULL;
+}
+
 /* How sure the figures are: "", "at least " or "at most ". */
 static const char *sure(const struct dry_answer *answer)
 {
@@ -166,8 +172,9 @@ static void add_sites(const struct dry_result *run, struct strbuf *out)
 	}
 }
 
-static void add_values(const struct dry_result *run, struct strbuf *out)
+static void add_values(const struct dry_answer *answer, struct strbuf *out)
 {
+	const struct dry_result *run = answer->figures;
 	size_t i;
 
 	if (run->value_count == 0)
@@ -185,6 +192,13 @@ static void add_values(const struct dry_result *run, struct strbuf *out)
 	}
 	if (run->value_count > i)
 		strbuf_addf(out, "  ... %zu more in report.txt\n", run->value_count - i);
+	if (answer->other == NULL)
+		return;
+	strbuf_add_str(
+		out,
+		"They decide sizes, so the figures may be wrong: with other numbers it needs ");
+	strbuf_add_size(out, answer->other->needs);
+	strbuf_add_str(out, ".\n");
 }
 
 /* Functions that the program called and the simulated CUDA does not have. */
@@ -259,7 +273,7 @@ void dry_text(const struct dry_answer *answer, struct strbuf *out)
 			out,
 			"The lower figure is without workspaces of convolutions, which cuDNN chooses by rules that are not public.\n");
 	strbuf_addf(out, "%s\n", report_dry_not_counted(answer->runs[0].device.name));
-	add_values(run, out);
+	add_values(answer, out);
 	add_missing(answer, out);
 	add_failure(answer, out);
 	if (run->project != NULL) {
@@ -309,7 +323,7 @@ void dry_json(const struct dry_answer *answer, struct strbuf *out)
 	json_u64(&json, "reserves_bytes", run->reserves);
 	json_u64(&json, "outside_pool_bytes", run->outside);
 	json_string(&json, "figures",
-		    run->missing_count > 0 ? "unsure"
+		    is_unsure(answer)	   ? "unsure"
 		    : !is_whole(answer)	   ? "at least"
 		    : run->at_most	   ? "at most"
 		    : answer->lean != NULL ? "from to"
@@ -333,6 +347,8 @@ void dry_json(const struct dry_answer *answer, struct strbuf *out)
 	for (i = 0; i < run->value_count; i++)
 		json_string(&json, NULL, run->values[i]);
 	json_end(&json);
+	if (answer->other != NULL)
+		json_u64(&json, "needs_with_other_values_bytes", answer->other->needs);
 	json_array(&json, "not_simulated");
 	for (i = 0; i < run->missing_count; i++)
 		json_string(&json, NULL, run->missing[i]);

@@ -12,6 +12,8 @@ struct dry_answer {
 	const struct dry_result *figures;
 	/* The same without workspaces of convolutions; NULL: it has none. */
 	const struct dry_result *lean;
+	/* The same with other numbers in the place of those that were not computed, if that changes what it needs; NULL: it does not. */
+	const struct dry_result *other;
 };
 
 /* Whether the program fits into every device. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/dry_notes.h"
+#include "cli/scratch.h"
 #include "cli/stand_ins.h"
 #include "cli/tree.h"
 #include "engine/input.h"
@@ -77,6 +79,8 @@ static void set_cuda(const struct dry_device *device, const struct dry_torch *to
 	if (torch->cudnn > 0)
 		(void)setenv("SIMCUDA_CUDNN", text, 1);
 	(void)setenv("SIMCUDA_WORKSPACE", device->lean ? "none" : "most", 1);
+	if (device->other)
+		(void)setenv("MSMEMSCOPE_DRY_OTHER", "1", 1);
 	/* Kernels that PyTorch compiles at run time would be kept for later, real runs. */
 	(void)setenv("USE_PYTORCH_KERNEL_CACHE", "0", 1);
 	/* Which cards this machine has does not matter. */
@@ -114,7 +118,8 @@ _Noreturn static void launch(const struct options *asked, const struct dry_devic
 	const char *before[WORDS_BEFORE] = {"msmemscope",
 					    device->card != NULL ? "--device=gpu" : "--device=npu",
 					    "--format=none",
-					    "--analysis=leaks,decompose",
+					    device->classes ? "--analysis=leaks,decompose"
+							    : "--analysis=leaks",
 					    "--quiet",
 					    output,
 					    "--"};
@@ -249,6 +254,8 @@ static void take_notes(struct dry_result *result, const struct replay *replay)
 			result->outside = strtoull(note + strlen(DRY_NOTE_OUTSIDE), NULL, 10);
 		} else if (text_starts_with(note, DRY_NOTE_WAITS)) {
 			result->waits = strtoull(note + strlen(DRY_NOTE_WAITS), NULL, 10);
+		} else if (text_starts_with(note, DRY_NOTE_NUMBERS)) {
+			result->numbers = true;
 		} else if (text_starts_with(note, DRY_NOTE_RANGE)) {
 			result->workspaces = strtoull(note + strlen(DRY_NOTE_RANGE), NULL, 10);
 		}
@@ -367,14 +374,53 @@ static int read_traces(struct dry_result *result, const char *list, struct mscop
 	return r;
 }
 
+/* ---- signals ---- */
+
+/* They end the command when its files are removed. One of the terminal has reached the program, too; any other is passed on. */
+static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static volatile sig_atomic_t held_signal, running;
+
+static void on_signal(int signo, siginfo_t *info, void *context)
+{
+	int before = errno;
+
+	(void)context;
+	held_signal = signo;
+	if (info->si_code <= 0 && running > 0)
+		(void)kill((pid_t)running, signo);
+	errno = before;
+}
+
+static void set_signals(const struct sigaction *wanted)
+{
+	struct sigaction now;
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(ends); i++) {
+		/* nohup stays as it is. */
+		if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			(void)sigaction(ends[i], wanted, NULL);
+	}
+}
+
+static void hold_signals(void)
+{
+	set_signals(&(struct sigaction){.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO});
+}
+
+static void release_signals(void)
+{
+	set_signals(&(struct sigaction){.sa_handler = SIG_DFL});
+}
+
 /* ---- the whole ---- */
 
 int dry_run(const struct options *options, const struct dry_device *device,
 	    const struct dry_torch *torch, bool shown, struct dry_result *result,
 	    struct mscope_error *err)
 {
-	const char *tmp = getenv("TMPDIR");
-	char home[PATH_MAX + 64], scratch[PATH_MAX], list[PATH_MAX + 16];
+	char home[PATH_MAX + 64], list[PATH_MAX + 16];
+	struct scratch scratch;
 	struct strbuf preload = {0};
 	pid_t child = -1;
 	int r = tree_prefix(home, PATH_MAX, err);
@@ -383,32 +429,37 @@ int dry_run(const struct options *options, const struct dry_device *device,
 	if (r < 0)
 		return r;
 	(void)strcat(home, device->card != NULL ? "/simcuda/lib64/libsimcuda.so" : "/simnpu");
-	(void)snprintf(scratch, sizeof(scratch), "%s/msmemscope-dry.XXXXXX",
-		       tmp == NULL || tmp[0] == '\0' ? "/tmp" : tmp);
-	if (mkdtemp(scratch) == NULL)
-		return error_set(err, -errno, "cannot create %s: %s", scratch, strerror(errno));
-	(void)snprintf(list, sizeof(list), "%s/projects", scratch);
+	hold_signals();
+	r = scratch_make(&scratch, device->card != NULL, err);
+	if (r < 0)
+		return r;
+	(void)snprintf(list, sizeof(list), "%s/projects", scratch.path);
 	if (device->card != NULL)
-		r = stand_ins_make(torch->directory, home, scratch, &preload, err);
-	if (r == 0)
-		child = fork();
+		r = stand_ins_make(torch->directory, home, scratch.path, &preload, err);
+	if (r == 0 && held_signal == 0)
+		child = running = fork();
 	if (child == 0) {
+		release_signals();
 		direct_output(shown);
 		if (device->card != NULL)
 			set_cuda(device, torch, strbuf_str(&preload));
 		else
-			set_npu(home, scratch, device);
+			set_npu(home, scratch.path, device);
 		set_environment(device, options->dry_steps);
 		launch(options, device, &(struct launch_dry){.device = device->name, .list = list});
 	}
-	if (r == 0 && child < 0)
+	if (r == 0 && child < 0 && held_signal == 0)
 		r = error_set(err, -errno, "cannot start: %s", strerror(errno));
 	while (child > 0 && waitpid(child, &result->status, 0) < 0 && errno == EINTR)
 		;
-	if (r == 0)
+	running = 0;
+	if (r == 0 && held_signal == 0)
 		r = read_traces(result, list, err);
-	(void)files_remove(scratch);
+	scratch_remove(&scratch);
 	strbuf_fini(&preload);
+	release_signals();
+	if (held_signal != 0)
+		(void)raise(held_signal);
 	return r;
 }
 
@@ -431,6 +482,25 @@ void dry_fini(struct dry_result *result)
 	free(result->stuck);
 	free(result->project);
 	*result = (struct dry_result){0};
+}
+
+void dry_take_classes(struct dry_result *result, struct dry_result *from)
+{
+	struct dry_site *sites = result->sites;
+	size_t count = result->site_count;
+	char *project = result->project;
+
+	if (from->project == NULL || from->site_count == 0 || from->status != result->status ||
+	    from->steps != result->steps)
+		return;
+	result->sites = from->sites;
+	result->site_count = from->site_count;
+	result->project = from->project;
+	from->sites = sites;
+	from->site_count = count;
+	from->project = project;
+	if (project != NULL)
+		(void)files_remove(project);
 }
 
 bool dry_is_fine(const struct dry_result *result)

@@ -17,6 +17,8 @@ struct dry_device {
 	uint64_t bytes;
 	const char *card; /* word of a card of CUDA; NULL: an NPU */
 	bool lean;	  /* convolutions have no workspaces */
+	bool other;	  /* integers that nobody computed are other ones */
+	bool classes;	  /* memory has classes; learning them makes PyTorch take a little more */
 };
 
 /* The PyTorch for CUDA that the program runs with, as it is installed. */
@@ -51,6 +53,7 @@ struct dry_result {
 	char **values; /* notes about values that were not computed */
 	size_t value_count;
 	bool at_most;	/* one of them made tensors larger than they are */
+	bool numbers;	/* one of them is an integer, which may decide a size */
 	char **missing; /* functions that are not simulated, each with the line that called it */
 	size_t missing_count;
 	uint64_t waits;	     /* most bytes of a step that other streams use, too */
@@ -69,6 +72,12 @@ int dry_run(const struct options *options, const struct dry_device *device,
 	    const struct dry_torch *torch, bool shown, struct dry_result *result,
 	    struct mscope_error *err);
 void dry_fini(struct dry_result *result);
+
+/*
+ * The call sites and the files of `from`, a run of the same with classes, in the place of those of `result`, whose files are removed. Both go on as
+ * they were if the program did something else there.
+ */
+void dry_take_classes(struct dry_result *result, struct dry_result *from);
 
 /* The program ended as it should, or was ended after its steps. */
 bool dry_is_fine(const struct dry_result *result);

@@ -78,7 +78,8 @@ static int add_library(struct stand_ins *all, const char *soname)
 {
 	if (find(all, soname) != NULL)
 		return 0;
-	if (all->count == LIBRARIES_MAX || strchr(soname, '/') != NULL)
+	/* It becomes the name of a file, and a part of LD_PRELOAD. */
+	if (all->count == LIBRARIES_MAX || strpbrk(soname, "/: ") != NULL)
 		return MSCOPE_E_LIMIT;
 	all->libraries[all->count].soname = strdup(soname);
 	if (all->libraries[all->count].soname == NULL)

@@ -2,8 +2,10 @@
 """msmemscope dryrun for cards of CUDA. PyTorch's wheel for CUDA is too large for every run: a small package `torch` has a library that needs CUDA's
 by name and version, as PyTorch's does (targets/cuda_client.c). The real wheels are in `make soak PART=dryrun`."""
 import json
+import os
 import pathlib
 import re
+import signal
 
 import pytest
 
@@ -144,3 +146,39 @@ def test_a_torch_for_the_cpu_is_refused(dryrun, torch, out):
 def test_a_program_that_is_not_python_is_refused(msmemscope):
     run = msmemscope("dryrun", "--device=h200", "--", "true")
     assert run.returncode == 1 and "true is not Python: a dry run for CUDA looks at the PyTorch of the interpreter" in run.stderr
+
+
+def left_in(place):
+    return sorted(path.name for path in place.iterdir() if path.name.startswith("msmemscope-dry."))
+
+
+@pytest.mark.parametrize("name, left", [("SIGTERM", 0), ("SIGKILL", 1)])
+def test_nothing_is_left_of_an_interrupted_run(msmemscope, dryrun, torch, out, monkeypatch, name, left):
+    """By SIGKILL something is, which the next run removes when the program is gone, too."""
+    place, script, here = out / "tmp", out / "waits.py", out / "here"
+    place.mkdir()
+    os.mkfifo(here)
+    monkeypatch.setenv("TMPDIR", str(place))
+    script.write_text(f"import os, signal, torch\ntorch.take(1 << 20)\nopen({str(here)!r}, 'w').write(str(os.getpid()))\nsignal.pause()\n")
+    run = msmemscope.start("dryrun", "--device=cuda:64M", "--", "python3", script,
+                           env={"PYTHONPATH": torch, "LD_LIBRARY_PATH": torch / "torch/lib"})
+    program = int(here.read_text())
+    assert len(left_in(place)) == 1
+    run.process.send_signal(getattr(signal, name))
+    assert run.process.wait(60) == -getattr(signal, name)
+    assert len(left_in(place)) == left
+    if left:
+        os.kill(program, signal.SIGKILL)
+    run.finish()
+    while left_in(place):
+        dryrun("torch.take(MIB)\n").check()
+
+
+@pytest.mark.parametrize("name", ["with blank", "with:colon", "中文", "missing/place"])
+def test_any_directory_for_temporary_files_will_do(dryrun, out, monkeypatch, name):
+    place = out / name
+    if "/" not in name:
+        place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    run = dryrun("a = torch.take(10 * MIB)\n").check()
+    assert "Needs 10.0 MiB" in run.stdout and (not place.exists() or left_in(place) == [])
