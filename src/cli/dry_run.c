@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/dry_run.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -143,41 +142,28 @@ _Noreturn static void launch(const struct options *asked, const struct dry_devic
 
 /* ---- what the trace says ---- */
 
-/* Whether a part of a call site's name has a line of a file: "train.py:31 main". */
-static bool has_line(const char *part, size_t length)
+/* The innermost line of the user's own code. */
+static char *innermost_line(const struct findings *found, struct replay *replay,
+			    const struct finding_holder *holder)
 {
-	const char *colon = memchr(part, ':', length);
+	struct strbuf line = {0};
+	char *copy;
 
-	return colon != NULL && colon + 1 < part + length && isdigit((unsigned char)colon[1]);
-}
-
-/* Of "train.py:9 -> model.py:31 main -> Adam.step" the innermost line: "model.py:31 main". */
-static char *innermost_line(const struct finding_holder *holder)
-{
-	static const char between[] = " -> ";
-	const char *site = holder->site, *at = site, *found = NULL;
-	size_t length = 0;
-
-	while (at != NULL) {
-		const char *next = strstr(at, between);
-		size_t part = next == NULL ? strlen(at) : (size_t)(next - at);
-
-		if (has_line(at, part)) {
-			found = at;
-			length = part;
-		}
-		at = next == NULL ? NULL : next + strlen(between);
-	}
-	if (found != NULL)
-		return strndup(found, length);
-	return strdup(holder->recorded && holder->stack == 0 ? "without a call stack" : site);
+	if (holder->recorded && holder->stack == 0)
+		strbuf_add_str(&line, "without a call stack");
+	else if (!holder->recorded || !site_own_line(&found->names, replay, holder->stack, &line))
+		strbuf_add_str(&line, holder->site);
+	copy = strdup(strbuf_str(&line));
+	strbuf_fini(&line);
+	return copy;
 }
 
 /* Call sites with the same class and line are one. */
-static void take_site(struct dry_result *result, const struct finding_holder *holder)
+static void take_site(struct dry_result *result, const struct findings *found,
+		      struct replay *replay, const struct finding_holder *holder)
 {
 	const char *class = say_class((uint32_t)holder->owner_class);
-	char *line = innermost_line(holder);
+	char *line = innermost_line(found, replay, holder);
 	size_t i;
 
 	class = class != NULL ? class : "other";
@@ -204,7 +190,8 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(x->site, y->site);
 }
 
-static void take_sites(struct dry_result *result, const struct findings *found, uint32_t device)
+static void take_sites(struct dry_result *result, const struct findings *found,
+		       struct replay *replay, uint32_t device)
 {
 	const struct finding_peak *peak = NULL;
 	size_t i;
@@ -217,7 +204,7 @@ static void take_sites(struct dry_result *result, const struct findings *found, 
 	result->sites =
 		peak == NULL ? NULL : calloc(peak->places.count + 1, sizeof(*result->sites));
 	for (i = 0; result->sites != NULL && i < peak->places.count; i++)
-		take_site(result, &FINDINGS(found, holder)[peak->places.first + i]);
+		take_site(result, found, replay, &FINDINGS(found, holder)[peak->places.first + i]);
 	if (result->site_count > 0)
 		qsort(result->sites, result->site_count, sizeof(*result->sites), by_bytes);
 }
@@ -323,7 +310,7 @@ static void take_figures(struct dry_result *result, const struct report *report,
 		}
 		result->steps = digest.steps;
 		result->seconds = digest.seconds;
-		take_sites(result, digest.found, pool->device);
+		take_sites(result, digest.found, report->replay, pool->device);
 		result->project = strdup(project);
 	}
 	digest_fini(&digest);

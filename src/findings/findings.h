@@ -223,8 +223,8 @@ void unjudged_sentence(const struct findings *found, const struct finding_unjudg
 /* Why memory was not judged: "recording was off when they were allocated". */
 const char *unjudged_why(const struct finding_unjudged *unjudged);
 
-/* A call site of a screen, in a few words: "234 blocks, none freed", "grew in 4 of 4 steps". */
-void place_brief(const struct findings *found, const struct finding_place *place,
+/* A call site of a screen, in a few words: "234 blocks, none freed", "grew in 4 of 4 steps"; not `whole`: "234 blocks". */
+void place_brief(const struct findings *found, const struct finding_place *place, bool whole,
 		 struct strbuf *out);
 
 /* Growth for each step, or each second of a run without steps: "+1.9 MiB", and "step" or "second". */

@@ -500,7 +500,8 @@ void rate_words(const struct findings *f, double bytes_per_step, struct strbuf *
 	say_size(out, bytes_per_step * scale);
 }
 
-static void leak_brief(const struct findings *f, const struct finding_place *p, struct strbuf *out)
+static void leak_brief(const struct findings *f, const struct finding_place *p, bool whole,
+		       struct strbuf *out)
 {
 	if (p->reason == GROWTH_CLIMBS && p->by_handles) {
 		strbuf_add_str(out, "driver memory beside the pools");
@@ -512,22 +513,25 @@ static void leak_brief(const struct findings *f, const struct finding_place *p, 
 			    (unsigned long long)p->rise_steps, step_word(f));
 	} else {
 		say_count(out, p->overdue_blocks, "block");
-		strbuf_add_str(out, is_reused(f, p) ? ", first taken here"
-				    : p->freed == 0 ? ", none freed"
-						    : "; others are freed");
+		if (whole)
+			strbuf_add_str(out, is_reused(f, p) ? ", first taken here"
+					    : p->freed == 0 ? ", none freed"
+							    : "; others are freed");
 	}
 }
 
-static void suspect_brief(const struct findings *f, const struct finding_place *p,
+static void suspect_brief(const struct findings *f, const struct finding_place *p, bool whole,
 			  struct strbuf *out)
 {
 	if (p->reason == GROWTH_ONCE) {
 		say_count(out, p->overdue_blocks, "block");
-		strbuf_add_str(out, " stayed; others are freed");
+		strbuf_add_str(out, whole ? " stayed; others are freed" : " stayed");
 		return;
 	}
 	strbuf_addf(out, "grew in %llu of %llu %ss", (unsigned long long)p->rises,
 		    (unsigned long long)p->rise_steps, step_word(f));
+	if (!whole)
+		return;
 	if (p->usual_age >= 0 && p->overdue_blocks == 0)
 		strbuf_add_str(out, "; may be in use");
 	else if (p->more_steps > 0 && !is_quiet(p))
@@ -538,11 +542,11 @@ static void suspect_brief(const struct findings *f, const struct finding_place *
 		strbuf_addf(out, ", not in the last %llu", (unsigned long long)p->quiet);
 }
 
-void place_brief(const struct findings *found, const struct finding_place *place,
+void place_brief(const struct findings *found, const struct finding_place *place, bool whole,
 		 struct strbuf *out)
 {
 	if (place->verdict == GROWTH_LEAK)
-		leak_brief(found, place, out);
+		leak_brief(found, place, whole, out);
 	else
-		suspect_brief(found, place, out);
+		suspect_brief(found, place, whole, out);
 }

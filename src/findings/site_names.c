@@ -211,11 +211,40 @@ int site_names_settle(struct site_names *names, struct replay *replay)
 	return strbuf_failed(&names->names) ? -ENOMEM : 0;
 }
 
-const char *site_name(const struct site_names *names, struct replay *replay, uint32_t stack)
+static const struct named_site *named_of(const struct site_names *names, struct replay *replay,
+					 uint32_t stack)
 {
 	const uint64_t *known =
 		stack == 0 ? NULL
 			   : map_get(&names->index, (struct map_key){site_of(replay, stack), 0});
 
-	return known == NULL ? NULL : names->names.data + names->all[*known].name;
+	return known == NULL ? NULL : &names->all[*known];
+}
+
+const char *site_name(const struct site_names *names, struct replay *replay, uint32_t stack)
+{
+	const struct named_site *named = named_of(names, replay, stack);
+
+	return named == NULL ? NULL : names->names.data + named->name;
+}
+
+bool site_own_line(const struct site_names *names, struct replay *replay, uint32_t stack,
+		   struct strbuf *out)
+{
+	const struct named_site *named = named_of(names, replay, stack);
+	const struct stack_line *lines;
+	uint32_t count, i;
+	uint64_t shown;
+
+	if (named == NULL)
+		return false;
+	lines = replay_stack_lines(replay, named->site, &count);
+	shown = start_with_user(named, lines, count);
+	for (i = 0; i < count && i < SITE_FRAMES; i++) {
+		if ((shown >> i & 1) && lines[i].origin == ORIGIN_USER && lines[i].line != 0) {
+			site_frame(&lines[i], out);
+			return true;
+		}
+	}
+	return false;
 }

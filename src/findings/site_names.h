@@ -41,6 +41,13 @@ int site_names_settle(struct site_names *names, struct replay *replay);
 /* The name of a stack's call site; NULL: no stack was recorded, or it was not added. Borrowed until site_names_fini(). */
 const char *site_name(const struct site_names *names, struct replay *replay, uint32_t stack);
 
+/*
+ * Appends the innermost line of the user's own code in the name of a stack's call site: "model.py:31 main". False, and nothing is appended,
+ * where it has none.
+ */
+bool site_own_line(const struct site_names *names, struct replay *replay, uint32_t stack,
+		   struct strbuf *out);
+
 void site_names_fini(struct site_names *names);
 
 #endif

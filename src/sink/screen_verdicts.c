@@ -90,6 +90,7 @@ struct site_row {
 	struct strbuf left, name, on, right; /* `on`: which belongs to the name, and stays whole */
 	struct strbuf brief; /* the name where it has no room; empty: it is a row of frames */
 	struct strbuf shown; /* name and `on` as they fit */
+	const struct finding_place *known; /* `right` is about it; NULL: about several */
 };
 
 struct site_rows {
@@ -128,18 +129,8 @@ static void add_row(const struct site_row *row, size_t left, size_t name, struct
 	strbuf_add_char(out, '\n');
 }
 
-/* Bytes of "1,522 blocks" in "1,522 blocks, none freed". */
-static size_t first_part(const char *text)
-{
-	size_t at = strcspn(text, ",;");
-
-	while (text[at] != '\0' && text[at + 1] != ' ')
-		at += 1 + strcspn(text + at + 1, ",;");
-	return at;
-}
-
 /* Three columns; a name that has no room is shown shorter. */
-static void add_rows(struct site_rows *rows, struct strbuf *out)
+static void add_rows(const struct findings *found, struct site_rows *rows, struct strbuf *out)
 {
 	size_t left = 0, name = 0, right = 0, room, i;
 	const char *names[DEVICE_ROWS];
@@ -153,12 +144,13 @@ static void add_rows(struct site_rows *rows, struct strbuf *out)
 	/* Names are worth more than what is known of them. */
 	if (left + name + right + 7 > SCREEN_COLUMNS) {
 		for (i = 0, right = 0; i < rows->count; i++) {
-			struct strbuf *known = &rows->all[i].right;
+			struct site_row *row = &rows->all[i];
 
-			known->length = first_part(strbuf_str(known));
-			if (known->data != NULL)
-				known->data[known->length] = '\0';
-			widen(&right, columns_of(known));
+			if (row->known != NULL) {
+				strbuf_reset(&row->right);
+				place_brief(found, row->known, false, &row->right);
+			}
+			widen(&right, columns_of(&row->right));
 		}
 	}
 	room = SCREEN_COLUMNS - 7 > left + right ? SCREEN_COLUMNS - 7 - left - right : 0;
@@ -212,11 +204,11 @@ static void leak_row(const struct findings *found, const struct finding_place *p
 {
 	struct site_row *row = &rows->all[rows->count++];
 
-	*row = (struct site_row){0};
+	*row = (struct site_row){.known = place};
 	rate_words(found, place->bytes_per_step, &row->left);
 	strbuf_addf(&row->left, "/%s", found->judgement.by_time ? "s" : "step");
 	add_name(found, place, row);
-	place_brief(found, place, &row->right);
+	place_brief(found, place, true, &row->right);
 }
 
 /* What keeps the blocks of a call site, and the cure. */
@@ -344,7 +336,7 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 		rest -= place->bytes_per_step;
 		shown += place_count(place);
 	}
-	add_rows(&rows, out);
+	add_rows(found, &rows, out);
 	if (room->keepers)
 		add_keeper(found, leaking->worst, out);
 	if (leaking->sites > shown && !room->brief) {
@@ -389,9 +381,11 @@ static void many_devices(const struct findings *found, const struct leaks_by_dev
 		if (leaking->sites > 1)
 			strbuf_addf(&row->right, "and %zu more", leaking->sites - 1);
 		else
-			place_brief(found, leaking->worst, &row->right);
+			row->known = leaking->worst;
+		if (row->known != NULL)
+			place_brief(found, row->known, true, &row->right);
 	}
-	add_rows(&rows, out);
+	add_rows(found, &rows, out);
 	if (leaks->count > i)
 		strbuf_addf(out, "  ... %zu more devices in report.txt\n", leaks->count - i);
 	add_checked(found, &line);
@@ -532,14 +526,14 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 		count += place_count(place);
 		if (count > most)
 			continue;
-		*row = (struct site_row){0};
+		*row = (struct site_row){.known = place};
 		strbuf_add_size(&row->left, kept_bytes(place));
 		add_name(found, place, row);
 		if (several) {
 			strbuf_add_str(&row->on, " on ");
 			say_device(&row->on, found->vendor, place->device);
 		}
-		place_brief(found, place, &row->right);
+		place_brief(found, place, true, &row->right);
 		rows.count++;
 		shown += place_count(place);
 	}
@@ -547,7 +541,7 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 		return;
 	part->severity = first->severity;
 	suspect_head(found, count, bytes, first->device, several, &part->text);
-	add_rows(&rows, &part->text);
+	add_rows(found, &rows, &part->text);
 	add_keeper(found, first, &part->text);
 	if (count > shown) {
 		strbuf_add_str(&part->text, "  ... ");
