@@ -106,7 +106,8 @@ static void make(struct play *p, uint32_t steps)
 
 		if (choice <= 2 && p->block_count < BLOCKS_MAX) {
 			struct made *made = &p->blocks[p->block_count];
-			uint32_t bits = 5 + dice(p, places) * 2;
+			uint32_t bits =
+				11 + dice(p, places) * 2; /* smaller ones are shown as one */
 
 			*made = (struct made){.size = (UINT64_C(1) << (bits - 1)) + dice(p, 15),
 					      .place = bits,
@@ -409,7 +410,8 @@ static void replay_and_check(struct play *p, bool damage)
 	struct trace_event event;
 	struct json json;
 	struct replay_setup setup = {.elves = &elves, .root = "/nowhere", .facts = &facts};
-	struct analysis_view view = {.lines = UINT32_MAX, .frames = 2};
+	struct findings found = {0};
+	struct analysis_view view = {.lines = UINT32_MAX, .frames = 2, .found = &found};
 
 	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
 	maker_make(&maker, path, CHUNK_BYTES, 4);
@@ -428,6 +430,7 @@ static void replay_and_check(struct play *p, bool damage)
 		    !save_and_load_damaged(p, &analyses, view.replay))
 			break;
 	}
+	analyses_judge(&analyses, view.replay, 0, &found);
 	json_begin(&json, &out);
 	json_object(&json, NULL);
 	analyses_json_of(&analyses, ANALYSIS_ID_inefficient, &view, &json);
@@ -435,6 +438,7 @@ static void replay_and_check(struct play *p, bool damage)
 	if (!damage)
 		check(p, &facts, strbuf_str(&out));
 	strbuf_fini(&out);
+	findings_fini(&found);
 	analyses_fini(&analyses);
 	replay_free(view.replay);
 	run_close(setup.run);

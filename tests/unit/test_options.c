@@ -187,6 +187,7 @@ static const struct value_case good_values[] = {
 	{"--set", "max_split_size_mb:64,expandable_segments:True", NULL},
 	{"--set", "", NULL},
 	{"--limit", "8G", NULL},
+	{"--bandwidth", "24G", NULL},
 	{"--card", "80G", NULL},
 	{"--torch", "2.11", NULL},
 	{"--batch", "12,16,24", NULL},
@@ -333,6 +334,7 @@ static const struct value_case bad_values[] = {
 	{"--budget", "@x", "'@x'"},
 	{"--set", "a\x01", "'a\\x01'"},
 	{"--limit", "1023K", "'1023K'"},
+	{"--bandwidth", "fast", "'fast'"},
 	{"--card", "x", "'x'"},
 	{"--torch", " ", "is blank"},
 	{"--batch", "0", "'0'"},
@@ -458,6 +460,12 @@ static void good_values_are_accepted(void **state)
 		}
 		if (is_of(c->option, "--set --limit --card --torch --batch --batch-of")) {
 			if (PARSE(&o, &err, "whatif", joined, "x") != 0)
+				fail_msg("%s: %s", joined, err.message);
+			options_fini(&o);
+			continue;
+		}
+		if (strcmp(c->option, "--bandwidth") == 0) {
+			if (PARSE(&o, &err, "advise", joined, "x") != 0)
 				fail_msg("%s: %s", joined, err.message);
 			options_fini(&o);
 			continue;

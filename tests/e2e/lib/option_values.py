@@ -30,6 +30,7 @@ WRONG = {
     "whatif": ["yes", "on", "auto,off", "0"],
     "set": [],
     "limit": ["x", "0", "1023K", "1.5G", ENDLESS],
+    "bandwidth": ["x", "0", "1023K", "1.5G", "-1G", ENDLESS],
     "card": ["x", "0", "1023K", "-1G", ENDLESS],
     "torch": [" "],
     "batch": ["0", "-1", "many", "1,x", "1000001", ENDLESS],
