@@ -74,6 +74,11 @@ static const struct {
  */
 #define DEPTH_MAX (1u << 17)
 
+/* Containers inside each other: Python itself writes fewer. And how many there may be: a dictionary takes more bytes than this each. */
+#define NESTED_MAX	1000u
+#define CONTAINERS_MIN	4096u
+#define CONTAINER_BYTES 4u
+
 struct machine {
 	struct pickle *pickle;
 	const uint8_t *data;
@@ -152,6 +157,8 @@ static int push_container(struct machine *m, enum pickle_type type)
 {
 	struct pickle *pickle = m->pickle;
 
+	if (pickle->container_count >= CONTAINERS_MIN + m->bytes / CONTAINER_BYTES)
+		return MSCOPE_E_LIMIT;
 	if (array_reserve(&pickle->containers, &pickle->container_room, pickle->container_count + 1,
 			  sizeof(*pickle->containers)) < 0)
 		return -ENOMEM;
@@ -166,10 +173,20 @@ static size_t free_depth(const struct machine *m)
 	return m->mark_count == 0 ? m->depth : m->depth - m->marks[m->mark_count - 1];
 }
 
+/* How many containers lie inside each other in a value; 0: it is none. */
+static uint32_t nested(const struct pickle *pickle, uint32_t at)
+{
+	const struct pickle_value *value = &pickle->values[at];
+
+	return value->type == PICKLE_LIST || value->type == PICKLE_DICT
+		       ? pickle->containers[value->items].nested + 1
+		       : 0;
+}
+
 /* Moves what lies on the stack from `from` on into the container at `at`, which must be of this type. */
 static int move_items(struct machine *m, size_t from, uint32_t at, enum pickle_type type)
 {
-	size_t count = m->depth - from;
+	size_t count = m->depth - from, i;
 	struct pickle_items *items;
 
 	if (m->pickle->values[at].type != type || (type == PICKLE_DICT && count % 2 != 0))
@@ -180,6 +197,13 @@ static int move_items(struct machine *m, size_t from, uint32_t at, enum pickle_t
 	if (array_reserve(&items->values, &items->room, items->count + count,
 			  sizeof(*items->values)) < 0)
 		return -ENOMEM;
+	for (i = from; i < m->depth; i++) {
+		uint32_t inside = m->stack[i] == at ? 0 : nested(m->pickle, m->stack[i]);
+
+		items->nested = inside > items->nested ? inside : items->nested;
+	}
+	if (items->nested > NESTED_MAX)
+		return MSCOPE_E_LIMIT;
 	memcpy(items->values + items->count, m->stack + from, count * sizeof(*items->values));
 	items->count += count;
 	m->depth = from;

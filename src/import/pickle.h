@@ -39,6 +39,7 @@ struct pickle_value {
 struct pickle_items {
 	uint32_t *values;
 	size_t count, room;
+	uint32_t nested; /* containers inside each other, in it */
 };
 
 struct pickle {

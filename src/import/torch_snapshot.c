@@ -370,6 +370,7 @@ struct entry {
 /* No machine has larger addresses, and no device this much memory: such a number was not written by an allocator. */
 #define ADDRESS_MAX    ((UINT64_C(1) << 57) - 1)
 #define SIZE_BYTES_MAX (UINT64_C(1) << 50)
+static const char bad_segment[] = "it has an impossible address, size or device";
 
 /* False when it is malformed. Sizes and addresses are such that their sum is one, too. */
 static bool read_entry(const struct snapshot *s, uint32_t value, struct entry *out)
@@ -504,8 +505,9 @@ static void put_final(struct snapshot *s, uint32_t segment, const struct map *to
 	size_t count, i;
 
 	if (pickle_is_beyond(&s->pickle, segment, "address", ADDRESS_MAX) ||
-	    pickle_is_beyond(&s->pickle, segment, "total_size", SIZE_BYTES_MAX)) {
-		dump_note_bad(&s->import->reading, &place, "it has an impossible address or size");
+	    pickle_is_beyond(&s->pickle, segment, "total_size", SIZE_BYTES_MAX) ||
+	    pickle_is_beyond(&s->pickle, segment, "device", DEVICES_MAX - 1)) {
+		dump_note_bad(&s->import->reading, &place, bad_segment);
 		return;
 	}
 	if (address <= ADDRESS_MAX && size <= SIZE_BYTES_MAX && size > 0 &&
@@ -849,10 +851,13 @@ static void put_devices(struct snapshot *s)
 	(void)pickle_list(&s->pickle, s->traces, &traces);
 	list = pickle_list(&s->pickle, s->segments, &segments);
 	for (i = 0; i < segments && visit(s); i++) {
+		struct dump_place place = {.name = s->name, .unit = "value", .number = list[i]};
 		uint64_t device = number_at(s, list[i], "device", 0);
 
 		if (device < DEVICES_MAX && device + 1 > last)
 			last = (uint32_t)device + 1;
+		else if (device >= DEVICES_MAX) /* no device that is looked at has it */
+			dump_note_bad(&s->import->reading, &place, bad_segment);
 	}
 	if (traces > last)
 		last = traces < DEVICES_MAX ? (uint32_t)traces : DEVICES_MAX;

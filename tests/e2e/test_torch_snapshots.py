@@ -345,7 +345,8 @@ def test_memory_is_bounded_by_what_the_file_really_has(out, msmemscope):
     path = out / "large.pickle"
     path.write_bytes(b"\x80\x04]\x8e" + (2 << 30).to_bytes(8, "little"))
     os.truncate(path, (2 << 30) + 13)
-    for data in (None, b"\x80\x04]r\xff\xff\xff\x1f.", b"\x80\x04" + b"]" * (4 << 20) + b".", b"\x80\x04" + b"(" * (4 << 20) + b"."):
+    for data in (None, b"\x80\x04]r\xff\xff\xff\x1f.", b"\x80\x04" + b"]" * (4 << 20) + b".", b"\x80\x04" + b"(" * (4 << 20) + b".",
+                 b"\x80\x04]" + b"\x85" * (4 << 20) + b".", b"\x80\x04N" + b"]0" * (2 << 20) + b"."):
         if data is not None:
             path.write_bytes(data)
         run, bytes_taken = most_memory(msmemscope, "info", path)
@@ -353,13 +354,13 @@ def test_memory_is_bounded_by_what_the_file_really_has(out, msmemscope):
         assert bytes_taken < 64 << 20, (data and data[:8], bytes_taken)
 
 
-@pytest.mark.parametrize("change", [{"size": 1 << 63}, {"size": -1}, {"addr": -4096}, {"addr": 1 << 62}])
+@pytest.mark.parametrize("change", [{"size": 1 << 63}, {"size": -1}, {"addr": -4096}, {"addr": 1 << 62}, {"device": -1}, {"device": 1 << 40}])
 def test_numbers_that_no_allocator_gives_are_damage(out, msmemscope, change):
     entries = [{"action": "alloc", "addr": 4096 * (i + 1), "size": 512, "stream": 0, "frames": [], "time_us": i} for i in range(20)]
     segment = {"address": 1 << 20, "total_size": 4096, "device": 0, "stream": 0, "segment_type": "small",
                "blocks": [{"address": 1 << 20, "size": 4096, "requested_size": 4000, "state": "active_allocated"}]}
     wrong = {"addr": "address"}
-    for inside in (entries[7], segment, segment["blocks"][0]):
+    for inside in (segment,) if "device" in change else (entries[7], segment, segment["blocks"][0]):
         kept = dict(inside)
         for key, value in change.items():
             inside[key if inside is entries[7] else "total_size" if inside is segment and key == "size" else wrong.get(key, key)] = value
