@@ -40,6 +40,57 @@ static uint32_t bucket_of(uint32_t age)
 	return bucket;
 }
 
+uint32_t growth_age_get(const struct growth *g, uint32_t bucket)
+{
+	const struct growth_ages *ages = g->ages;
+
+	return ages == NULL || bucket < ages->first || bucket - ages->first >= ages->count
+		       ? 0
+		       : ages->frees[bucket - ages->first];
+}
+
+/* Most places free at a few ages: only the buckets from the first to the last of these are kept. */
+static int widen_ages(struct growth *g, uint32_t bucket)
+{
+	struct growth_ages *ages = g->ages;
+	uint32_t first = ages == NULL || bucket < ages->first ? bucket : ages->first;
+	uint32_t old_end = ages == NULL ? bucket : (uint32_t)ages->first + ages->count;
+	uint32_t end = bucket + 1 > old_end ? bucket + 1 : old_end, count = end - first;
+
+	if (ages == NULL || count > ages->room) {
+		/* Coarser steps may spread them over one more. */
+		uint32_t room = count + 1 < GROWTH_AGES ? count + 1 : GROWTH_AGES;
+
+		ages = realloc(ages, sizeof(*ages) + room * sizeof(ages->frees[0]));
+		if (ages == NULL)
+			return -ENOMEM;
+		if (g->ages == NULL)
+			*ages = (struct growth_ages){.first = (uint16_t)bucket};
+		ages->room = (uint16_t)room;
+		g->ages = ages;
+	}
+	memmove(ages->frees + (ages->first - first), ages->frees,
+		ages->count * sizeof(ages->frees[0]));
+	memset(ages->frees, 0, (ages->first - first) * sizeof(ages->frees[0]));
+	memset(ages->frees + (old_end - first), 0, (end - old_end) * sizeof(ages->frees[0]));
+	ages->first = (uint16_t)first;
+	ages->count = (uint16_t)count;
+	return 0;
+}
+
+int growth_age_add(struct growth *g, uint32_t bucket, uint32_t frees)
+{
+	const struct growth_ages *ages = g->ages;
+
+	if (frees == 0)
+		return 0;
+	if ((ages == NULL || bucket < ages->first || bucket - ages->first >= ages->count) &&
+	    widen_ages(g, bucket) < 0)
+		return -ENOMEM;
+	g->ages->frees[bucket - g->ages->first] += frees;
+	return 0;
+}
+
 /* ---- while the run is played ---- */
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -64,13 +115,9 @@ int growth_free(struct growth *g, uint64_t bytes, uint32_t age)
 		return 0;
 	}
 	g->live = less_u64(g->live, bytes);
-	if (g->ages == NULL) {
-		g->ages = calloc(GROWTH_AGES, sizeof(*g->ages));
-		if (g->ages == NULL)
-			return -ENOMEM;
-	}
+	if (growth_age_add(g, bucket_of(age), 1) < 0)
+		return -ENOMEM;
 	g->late++;
-	g->ages[bucket_of(age)]++;
 	return 0;
 }
 
@@ -106,7 +153,7 @@ static void join_slots(struct growth_rises *r)
 static int make_room(struct growth *g)
 {
 	struct growth_rises *r = g->rises;
-	uint32_t room = r == NULL ? 2 : 2 * r->room;
+	uint32_t room = r == NULL ? 1 : 2 * r->room;
 
 	while (r != NULL && r->count == GROWTH_RISES) {
 		r->slot *= 2;
@@ -200,10 +247,39 @@ void growth_restart(struct growth *g)
 	g->live = live;
 }
 
+/* Ages halve: buckets from 8 on move down an octave, below that they are split between two. */
+static void coarsen_ages(struct growth *g)
+{
+	uint32_t ages[GROWTH_AGES + 2] = {0}, i, half;
+
+	for (i = 0; i < GROWTH_AGES; i++)
+		ages[i] = growth_age_get(g, i);
+	half = ages[1] / 2;
+	g->instep += half;
+	g->late -= half;
+	ages[1] += ages[2] + ages[3] / 2 - half;
+	ages[2] = ages[3] - ages[3] / 2 + ages[4] / 2;
+	ages[3] = ages[4] - ages[4] / 2 + ages[5] / 2;
+	ages[4] = ages[5] - ages[5] / 2 + ages[6];
+	for (i = 5; i < GROWTH_AGES; i++)
+		ages[i] = ages[i + 2];
+	g->ages->count = 0;
+	g->ages->first = GROWTH_AGES;
+	for (i = 0; i < GROWTH_AGES; i++) {
+		if (g->ages->count == 0)
+			g->ages->first = (uint16_t)i;
+		/* Without memory, the older ones are counted as a little younger. */
+		if (growth_age_add(g, i, ages[i]) < 0)
+			g->ages->frees[g->ages->count - 1] += ages[i];
+	}
+	if (g->ages->count == 0)
+		g->ages->first = 0;
+}
+
 void growth_coarsen(struct growth *g)
 {
 	struct growth_rises *r = g->rises;
-	uint32_t i, half;
+	uint32_t i;
 
 	for (i = 0; r != NULL && i < r->count; i++) {
 		r->rise[i].first = (r->rise[i].first + 1) / 2;
@@ -218,19 +294,8 @@ void growth_coarsen(struct growth *g)
 	g->octave -= g->octave > 0;
 	g->clean /= 2;
 	g->rose = (g->rose + 1) / 2;
-	if (g->ages == NULL)
-		return;
-	/* Ages halve: buckets from 8 on move down an octave, below that they are split between two. */
-	half = g->ages[1] / 2;
-	g->instep += half;
-	g->late -= half;
-	g->ages[1] += g->ages[2] + g->ages[3] / 2 - half;
-	g->ages[2] = g->ages[3] - g->ages[3] / 2 + g->ages[4] / 2;
-	g->ages[3] = g->ages[4] - g->ages[4] / 2 + g->ages[5] / 2;
-	g->ages[4] = g->ages[5] - g->ages[5] / 2 + g->ages[6];
-	for (i = 5; i + 2 < GROWTH_AGES; i++)
-		g->ages[i] = g->ages[i + 2];
-	g->ages[GROWTH_AGES - 2] = g->ages[GROWTH_AGES - 1] = 0;
+	if (g->ages != NULL)
+		coarsen_ages(g);
 }
 
 /* Puts the rises of two places in order of their steps. Levels of both become rises of the sum. */
@@ -286,13 +351,10 @@ int growth_merge_ages(struct growth *g, const struct growth *from)
 {
 	uint32_t i;
 
-	if (from->ages != NULL && g->ages == NULL) {
-		g->ages = calloc(GROWTH_AGES, sizeof(*g->ages));
-		if (g->ages == NULL)
+	for (i = 0; from->ages != NULL && i < from->ages->count; i++) {
+		if (growth_age_add(g, from->ages->first + i, from->ages->frees[i]) < 0)
 			return -ENOMEM;
 	}
-	for (i = 0; from->ages != NULL && i < GROWTH_AGES; i++)
-		g->ages[i] += from->ages[i];
 	g->instep += from->instep;
 	g->late += from->late;
 	return 0;
@@ -389,10 +451,10 @@ static uint64_t frees_older(const struct growth *g, int32_t age)
 
 	if (age < 0)
 		return (uint64_t)g->instep + g->late;
-	for (i = 0; g->ages != NULL && i < GROWTH_AGES; i++) {
+	for (i = 0; i < GROWTH_AGES; i++) {
 		/* The bucket counts when all of its ages are older. */
 		if ((i == 0 ? 0 : bucket_edge(i - 1) + 1) > (uint32_t)age)
-			sum += g->ages[i];
+			sum += growth_age_get(g, i);
 	}
 	return sum;
 }

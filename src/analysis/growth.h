@@ -17,7 +17,7 @@
  *     growth_step(g, step)             after these, for each place touched in the step
  *     growth_judge(g, survivors, ...)  at the end of the run
  *
- * The cost is constant per event. Memory: the struct, 168 bytes more once the place frees late, up to 780 more as it grows.
+ * The cost is constant per event. Memory: the struct, 24 to 188 bytes more once the place frees late, 40 to 780 more as it grows.
  * docs/decisions/0015-leaks-by-growth.md has the rule, why its constants are what they are, and how often it is right.
  */
 #ifndef MSCOPE_ANALYSIS_GROWTH_H
@@ -36,6 +36,12 @@ struct growth_rise {
 	uint32_t first, last; /* steps over which this rise came */
 	uint32_t wait;	      /* longest pause before it, in steps */
 	uint64_t level;
+};
+
+/* Late frees by bucket; buckets beyond those that are kept have none. */
+struct growth_ages {
+	uint16_t first, count, room;
+	uint32_t frees[]; /* of the buckets first to first + count - 1 */
 };
 
 /* Rises in order of their steps; those within `slot` steps share an entry. */
@@ -57,7 +63,7 @@ struct growth {
 	uint32_t late;		    /* frees in a later one */
 	uint32_t clean;		    /* steps that used the place and left its level unchanged */
 	uint32_t rose;		    /* steps after the first that raised the level */
-	uint32_t *ages;		    /* of late frees, by bucket; NULL: there is none */
+	struct growth_ages *ages;   /* of late frees; NULL: there is none */
 	struct growth_rises *rises; /* NULL: there is none */
 };
 
@@ -126,6 +132,10 @@ void growth_coarsen(struct growth *g);
  * so permanent rises stay permanent.
  */
 int growth_merge(struct growth *g, const struct growth *from);
+
+/* Frees of a bucket of ages; sets them. 0 or -ENOMEM. */
+uint32_t growth_age_get(const struct growth *g, uint32_t bucket);
+int growth_age_add(struct growth *g, uint32_t bucket, uint32_t frees);
 
 /* Adds what another place has freed, and when; no levels. 0 or -ENOMEM. */
 int growth_merge_ages(struct growth *g, const struct growth *from);

@@ -128,12 +128,11 @@ static inline uint32_t cache_slot(uint32_t group, uint32_t stack, uint64_t size)
 static uint32_t place_known(const struct leaks *leaks, uint32_t group, uint32_t stack,
 			    uint64_t size)
 {
-	const uint64_t *known = map_get(&leaks->index, leaks_place_key(group, stack, size));
+	const struct place *known = leaks_place_at(leaks, group, stack, size);
 
 	if (known == NULL && stack == 0)
-		known = map_get(&leaks->index,
-				leaks_place_key(group, stack, size_class(size) | LEAKS_CLASS));
-	return known == NULL ? UINT32_MAX : (uint32_t)*known;
+		known = leaks_place_at(leaks, group, stack, size_class(size) | LEAKS_CLASS);
+	return known == NULL ? UINT32_MAX : (uint32_t)(known - leaks->places);
 }
 
 static MSCOPE_COLD uint32_t place_new(struct leaks *leaks, uint32_t group, uint32_t stack,
@@ -144,10 +143,10 @@ static MSCOPE_COLD uint32_t place_new(struct leaks *leaks, uint32_t group, uint3
 	size_t at = leaks->place_count;
 
 	if (array_reserve(&leaks->places, &leaks->place_room, at + 1, sizeof(*leaks->places)) < 0 ||
-	    map_put(&leaks->index, leaks_place_key(group, stack, key), at) < 0)
+	    index_add(&leaks->index, leaks_place_hash(group, stack, key), at) < 0)
 		return UINT32_MAX;
-	leaks->places[at] =
-		(struct place){.size = stack != 0 ? 0 : key, .stack = stack, .group = group};
+	leaks->places[at] = (struct place){
+		.size = stack != 0 ? 0 : key, .stack = stack, .group = group & INT32_MAX};
 	leaks->groups[group].sizes += stack == 0 && !class;
 	leaks->place_count++;
 	return (uint32_t)at;

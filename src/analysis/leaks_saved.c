@@ -25,7 +25,7 @@ void leaks_clear(struct leaks *leaks)
 	free(leaks->groups);
 	free(leaks->by_context);
 	free(leaks->places);
-	map_fini(&leaks->index);
+	index_fini(&leaks->index);
 	free(leaks->touched);
 	free(leaks->freed);
 	free(leaks->devices);
@@ -49,7 +49,7 @@ static void save_growth(struct strbuf *out, const struct growth *g)
 	words_add(out, (uint64_t)(g->ages != NULL) << 63 |
 			       (uint64_t)(rises == 0 ? 1 : g->rises->slot) << 8 | rises);
 	for (i = 0; g->ages != NULL && i < GROWTH_AGES; i += 2)
-		words_add(out, (uint64_t)g->ages[i] << 32 | g->ages[i + 1]);
+		words_add(out, (uint64_t)growth_age_get(g, i) << 32 | growth_age_get(g, i + 1));
 	for (i = 0; i < rises; i++) {
 		const struct growth_rise *rise = &g->rises->rise[i];
 
@@ -85,23 +85,19 @@ static int load_growth(struct words *words, struct growth *g)
 		words->failed = true;
 		return 0;
 	}
-	if (word >> 63) {
-		g->ages = calloc(GROWTH_AGES, sizeof(*g->ages));
-		if (g->ages == NULL)
-			return -ENOMEM;
-	}
-	for (i = 0; g->ages != NULL && i < GROWTH_AGES; i += 2) {
+	for (i = 0; word >> 63 && i < GROWTH_AGES; i += 2) {
 		uint64_t two = words_next(words);
 
-		g->ages[i] = (uint32_t)(two >> 32);
-		g->ages[i + 1] = (uint32_t)two;
+		if (growth_age_add(g, i, (uint32_t)(two >> 32)) < 0 ||
+		    growth_age_add(g, i + 1, (uint32_t)two) < 0)
+			return -ENOMEM;
 	}
 	if (rises == 0)
 		return 0;
-	g->rises = calloc(1, sizeof(*g->rises) + GROWTH_RISES * sizeof(g->rises->rise[0]));
+	g->rises = calloc(1, sizeof(*g->rises) + rises * sizeof(g->rises->rise[0]));
 	if (g->rises == NULL)
 		return -ENOMEM;
-	g->rises->room = GROWTH_RISES;
+	g->rises->room = rises;
 	g->rises->slot = (uint32_t)(word >> 8);
 	for (i = 0; i < rises; i++) {
 		uint64_t steps = words_next(words);
@@ -351,12 +347,12 @@ static int load_places(struct leaks *leaks, struct words *words)
 		*place = (struct place){.size = words_next(words)};
 		word = words_next(words);
 		place->stack = (uint32_t)word;
-		place->group = (uint32_t)(word >> 32);
-		words->failed |= place->group >= leaks->group_count;
+		place->group = word >> 32 & INT32_MAX;
+		words->failed |= word >> 32 >= leaks->group_count;
 		leaks->place_count++;
 		if (load_growth(words, &place->growth) < 0 ||
-		    map_put(&leaks->index, leaks_place_key(place->group, place->stack, place->size),
-			    i) < 0)
+		    index_add(&leaks->index,
+			      leaks_place_hash(place->group, place->stack, place->size), i) < 0)
 			return -ENOMEM;
 	}
 	return 0;

@@ -318,9 +318,8 @@ static struct chain even_chain(const struct judge *j, uint32_t group, const stru
 			      .size = merged_place(j, last)->size};
 
 	while (rise < chain.size && chain.pause < chain.first) {
-		const uint64_t *known =
-			map_get(&j->leaks->index, leaks_place_key(group, 0, chain.size - rise));
-		const struct growth *g = known == NULL ? NULL : &j->leaks->places[*known].growth;
+		const struct place *known = leaks_place_at(j->leaks, group, 0, chain.size - rise);
+		const struct growth *g = known == NULL ? NULL : &known->growth;
 
 		if (g == NULL || g->high_step + chain.pause != chain.first ||
 		    !gave_way(g, chain.first))

@@ -12,7 +12,7 @@
 #include "analysis/analyses.h"
 #include "analysis/forecast.h"
 #include "analysis/leaks.h"
-#include "base/map.h"
+#include "base/index.h"
 
 #define LEAKS_CACHE 512u /* entries, a power of two */
 
@@ -32,8 +32,8 @@ struct place {
 	struct growth growth;
 	uint64_t size; /* without a stack: of its blocks, or the lower end of a class */
 	uint32_t stack;
-	uint32_t group;
-	bool touched; /* since the last step ended */
+	uint32_t group : 31;
+	uint32_t touched : 1; /* since the last step ended */
 };
 
 /* A block that was freed since a step ended last, and is older than its step. */
@@ -98,7 +98,7 @@ struct leaks {
 	size_t context_room;
 	struct place *places;
 	size_t place_count, place_room;
-	struct map index;
+	struct index index; /* of places */
 	struct place_cache cache[LEAKS_CACHE];
 	uint32_t *touched;
 	size_t touched_count, touched_room;
@@ -141,12 +141,32 @@ bool leaks_owner_holds(const struct replay *replay, uint32_t owner);
 /* What pools hold from the driver on this device, all together; 0: none says so. */
 uint64_t leaks_reserved(const struct replay *replay, uint32_t device);
 
-/* Key of a place in the index. A class of sizes has the bit LEAKS_CLASS. */
+/* The size of a class of sizes, as a place has it, has this bit. */
 #define LEAKS_CLASS (UINT64_C(1) << 63)
 
-static inline struct map_key leaks_place_key(uint32_t group, uint32_t stack, uint64_t size)
+/* Of what tells places apart; `size` counts without a stack. */
+static inline uint64_t leaks_place_hash(uint32_t group, uint32_t stack, uint64_t size)
 {
-	return (struct map_key){(uint64_t)group << 32 | stack, stack != 0 ? 0 : size};
+	uint64_t hash = ((uint64_t)group << 32 | stack) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return hash + (stack != 0 ? 0 : size * UINT64_C(0xd6e8feb86659fd93));
+}
+
+/* The place with this key; NULL if there is none. */
+static inline const struct place *leaks_place_at(const struct leaks *leaks, uint32_t group,
+						 uint32_t stack, uint64_t size)
+{
+	struct index_search search = index_search(leaks_place_hash(group, stack, size));
+	uint32_t at;
+
+	while (index_next(&leaks->index, &search, &at)) {
+		const struct place *place = &leaks->places[at];
+
+		if (place->group == group && place->stack == stack &&
+		    (stack != 0 || place->size == size))
+			return place;
+	}
+	return NULL;
 }
 
 /* Frees everything; the state is a new one then. */

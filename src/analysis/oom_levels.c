@@ -11,11 +11,13 @@ void levels_fini(struct levels *levels)
 {
 	enum level_series kind;
 
-	for (kind = 0; kind < LEVEL_SERIES; kind++)
-		free(levels->past[kind]);
+	for (kind = 0; kind < LEVEL_SERIES; kind++) {
+		free(levels->narrow[kind]);
+		free(levels->wide[kind]);
+	}
 	free(levels->places);
 	free(levels->pools);
-	map_fini(&levels->by_key);
+	index_fini(&levels->index);
 }
 
 /* ---- places and pools ---- */
@@ -37,16 +39,20 @@ static int place_at(struct levels *levels, uint32_t usage, const struct block *b
 		    struct level_place **out)
 {
 	uint64_t size = block->stack == 0 ? block->size_bytes : 0;
-	struct map_key key = {(uint64_t)usage << 32 | block->stack, size};
-	const uint64_t *known = map_get(&levels->by_key, key);
+	uint64_t hash = ((uint64_t)usage << 32 | block->stack) * UINT64_C(0x9e3779b97f4a7c15) +
+			size * UINT64_C(0xd6e8feb86659fd93);
+	struct index_search search = index_search(hash);
+	uint32_t at;
 
-	if (known != NULL) {
-		*out = &levels->places[*known];
-		return 0;
+	while (index_next(&levels->index, &search, &at)) {
+		*out = &levels->places[at];
+		if ((*out)->usage == usage && (*out)->stack == block->stack &&
+		    (*out)->size_bytes == size)
+			return 0;
 	}
 	if (array_reserve(&levels->places, &levels->place_room, levels->place_count + 1,
 			  sizeof(*levels->places)) < 0 ||
-	    map_put(&levels->by_key, key, levels->place_count) < 0)
+	    index_add(&levels->index, hash, levels->place_count) < 0)
 		return -ENOMEM;
 	*out = &levels->places[levels->place_count++];
 	**out = (struct level_place){.usage = usage, .stack = block->stack, .size_bytes = size};
@@ -63,7 +69,7 @@ int levels_walk(struct levels *levels, struct replay *replay,
 	int r = 0;
 
 	for (i = 0; i < levels->place_count; i++)
-		levels->places[i].bytes = levels->places[i].blocks = levels->places[i].largest = 0;
+		levels->places[i].bytes = levels->places[i].largest = levels->places[i].blocks = 0;
 	while (r == 0 && (block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct usage *usage = replay_usage(replay, block);
 
@@ -90,8 +96,15 @@ static void thin(struct levels *levels, enum level_series kind)
 
 	for (k = 0; k < SAMPLES / 2; k++)
 		series->at[k] = series->at[2 * k + 1];
-	for (i = 0; i < levels->past_count[kind]; i++) {
-		uint32_t *at = levels->past[kind][i].at;
+	for (i = 0; i < levels->narrow_count[kind]; i++) {
+		uint16_t *at = levels->narrow[kind][i].at;
+
+		for (k = 0; k < SAMPLES / 2; k++)
+			at[k] = at[2 * k + 1];
+		memset(&at[SAMPLES / 2], 0, SAMPLES / 2 * sizeof(*at));
+	}
+	for (i = 0; i < levels->wide_count[kind]; i++) {
+		uint32_t *at = levels->wide[kind][i].at;
 
 		for (k = 0; k < SAMPLES / 2; k++)
 			at[k] = at[2 * k + 1];
@@ -115,42 +128,114 @@ static void thin(struct levels *levels, enum level_series kind)
 	series->interval *= 2;
 }
 
-/* Keeps what each place holds at present as a sample. 0 or -ENOMEM. */
-static int keep_places(struct levels *levels, enum level_series kind, uint32_t sample)
+static int add_narrow(struct levels *levels, enum level_series kind, struct level_place *place)
 {
-	size_t known = levels->past_count[kind], i, k;
-	int r = array_reserve(&levels->past[kind], &levels->past_room[kind], levels->place_count,
-			      sizeof(*levels->past[kind]));
+	size_t at = levels->narrow_count[kind];
 
-	if (r < 0)
-		return r;
-	if (levels->place_count > known)
-		memset(&levels->past[kind][known], 0,
-		       (levels->place_count - known) * sizeof(*levels->past[kind]));
-	levels->past_count[kind] = levels->place_count;
-	for (i = 0; i < levels->place_count; i++) {
-		struct level_place *place = &levels->places[i];
-		uint32_t *at = levels->past[kind][i].at;
-
-		while (place->bytes >> place->shift[kind] > UINT32_MAX) {
-			place->shift[kind]++;
-			for (k = 0; k < sample; k++)
-				at[k] >>= 1;
-		}
-		at[sample] = (uint32_t)(place->bytes >> place->shift[kind]);
-	}
+	if (at >= LEVEL_WIDE - 1 || array_reserve(&levels->narrow[kind], &levels->narrow_room[kind],
+						  at + 1, sizeof(*levels->narrow[kind])) < 0)
+		return -ENOMEM;
+	levels->narrow[kind][at] = (struct level_narrow){0};
+	place->past[kind] = (uint32_t)++levels->narrow_count[kind];
 	return 0;
+}
+
+/* A narrow past becomes a wide one; its room is not used again. */
+static int make_wide(struct levels *levels, enum level_series kind, struct level_place *place)
+{
+	size_t at = levels->wide_count[kind], k;
+	uint64_t past[SAMPLES];
+
+	levels_of_place(levels, place, kind, past);
+	if (at >= LEVEL_WIDE - 1 || array_reserve(&levels->wide[kind], &levels->wide_room[kind],
+						  at + 1, sizeof(*levels->wide[kind])) < 0)
+		return -ENOMEM;
+	place->shift[kind] = 0;
+	for (k = 0; k < SAMPLES; k++) {
+		while (past[k] >> place->shift[kind] > UINT32_MAX)
+			place->shift[kind]++;
+	}
+	for (k = 0; k < SAMPLES; k++)
+		levels->wide[kind][at].at[k] = (uint32_t)(past[k] >> place->shift[kind]);
+	place->past[kind] = (uint32_t)++levels->wide_count[kind] | LEVEL_WIDE;
+	return 0;
+}
+
+/* Keeps what a place holds as a sample of its narrow past. False: that does not fit. */
+static bool keep_narrow(uint16_t *at, struct level_place *place, enum level_series kind,
+			uint32_t sample)
+{
+	uint32_t zeros = place->bytes == 0 ? 63 : (uint32_t)__builtin_ctzll(place->bytes), k;
+	uint16_t all = 0;
+
+	for (k = 0; k < sample; k++)
+		all |= at[k];
+	if (all == 0) {
+		place->shift[kind] = (uint8_t)zeros;
+	} else if (zeros < place->shift[kind]) {
+		uint32_t less = place->shift[kind] - zeros;
+
+		if (less > 15 || (uint32_t)all << less > UINT16_MAX)
+			return false;
+		for (k = 0; k < sample; k++)
+			at[k] = (uint16_t)(at[k] << less);
+		place->shift[kind] = (uint8_t)zeros;
+	}
+	if (place->bytes >> place->shift[kind] > UINT16_MAX)
+		return false;
+	at[sample] = (uint16_t)(place->bytes >> place->shift[kind]);
+	return true;
+}
+
+static void keep_wide(uint32_t *at, struct level_place *place, enum level_series kind,
+		      uint32_t sample)
+{
+	uint32_t k;
+
+	while (place->bytes >> place->shift[kind] > UINT32_MAX) {
+		place->shift[kind]++;
+		for (k = 0; k < sample; k++)
+			at[k] >>= 1;
+	}
+	at[sample] = (uint32_t)(place->bytes >> place->shift[kind]);
+}
+
+int levels_keep(struct levels *levels, enum level_series kind, uint32_t sample)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < levels->place_count && r == 0; i++) {
+		struct level_place *place = &levels->places[i];
+		uint32_t *past = &place->past[kind];
+
+		if (*past == 0 && place->bytes == 0)
+			continue;
+		if (*past == 0)
+			r = add_narrow(levels, kind, place);
+		if (r == 0 && !(*past & LEVEL_WIDE) &&
+		    !keep_narrow(levels->narrow[kind][*past - 1].at, place, kind, sample))
+			r = make_wide(levels, kind, place);
+		if (r == 0 && (*past & LEVEL_WIDE))
+			keep_wide(levels->wide[kind][(*past & ~LEVEL_WIDE) - 1].at, place, kind,
+				  sample);
+	}
+	return r;
 }
 
 void levels_of_place(const struct levels *levels, const struct level_place *place,
 		     enum level_series kind, uint64_t *out_levels)
 {
-	size_t i = (size_t)(place - levels->places), k;
+	uint32_t past = place->past[kind], k;
 
-	for (k = 0; k < SAMPLES; k++)
-		out_levels[k] = i < levels->past_count[kind] ? (uint64_t)levels->past[kind][i].at[k]
-								       << place->shift[kind]
-							     : 0;
+	for (k = 0; k < SAMPLES; k++) {
+		uint64_t level = past == 0 ? 0
+				 : past & LEVEL_WIDE
+					 ? levels->wide[kind][(past & ~LEVEL_WIDE) - 1].at[k]
+					 : levels->narrow[kind][past - 1].at[k];
+
+		out_levels[k] = level << place->shift[kind];
+	}
 }
 
 uint64_t levels_now(const struct usage *usages, size_t count, const struct usage *usage)
@@ -180,7 +265,7 @@ static int sample(struct levels *levels, struct replay *replay, enum level_serie
 		return r;
 	series->walked_at = levels->allocations;
 	series->at[series->count] = at;
-	r = keep_places(levels, kind, series->count);
+	r = levels_keep(levels, kind, series->count);
 	if (r < 0)
 		return r;
 	for (i = 0; i < levels->pool_count && i < usage_count; i++) {

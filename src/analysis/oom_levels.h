@@ -8,7 +8,7 @@
 #ifndef MSCOPE_ANALYSIS_OOM_LEVELS_H
 #define MSCOPE_ANALYSIS_OOM_LEVELS_H
 
-#include "base/map.h"
+#include "base/index.h"
 #include "replay/replay.h"
 
 #define SAMPLES	      32u
@@ -30,17 +30,26 @@ struct level_place {
 	uint32_t usage; /* index of its pool and device in replay_usages() */
 	uint32_t stack; /* 0: unknown; then `size_bytes` tells places apart */
 	uint64_t size_bytes;
-	uint64_t bytes, blocks, largest; /* at present, while live blocks are walked */
-	uint8_t shift[LEVEL_SERIES];	 /* of its past */
+	uint64_t bytes, largest; /* at present, while live blocks are walked */
+	uint32_t blocks;
+	uint8_t shift[LEVEL_SERIES]; /* of its past */
+	/* Its past: index + 1 in levels.narrow; with LEVEL_WIDE in levels.wide; 0: it never held anything. */
+	uint32_t past[LEVEL_SERIES];
 };
 
 /*
- * What a place held at each sample, >> its shift: a run may have a million places. Exact below 4 GiB, and what comes next is never less
- * because of it.
+ * What a place held at each sample, >> its shift: a run may have a million places. Most are narrow: what they hold are few multiples of
+ * a power of two, and exact. Wide ones are exact below 4 GiB, and what comes next is never less because of it.
  */
-struct level_past {
+struct level_narrow {
+	uint16_t at[SAMPLES];
+};
+
+struct level_wide {
 	uint32_t at[SAMPLES];
 };
+
+#define LEVEL_WIDE (UINT32_C(1) << 31)
 
 struct level_pool {
 	/* Live bytes; of the driver without what frameworks' pools on the device have reserved. */
@@ -60,9 +69,11 @@ struct levels {
 	uint32_t steps; /* that have ended */
 	struct level_place *places;
 	size_t place_count, place_room;
-	struct level_past *past[LEVEL_SERIES]; /* by place; of later ones: nothing */
-	size_t past_count[LEVEL_SERIES], past_room[LEVEL_SERIES];
-	struct map by_key;
+	struct level_narrow *narrow[LEVEL_SERIES];
+	struct level_wide *wide[LEVEL_SERIES];
+	size_t narrow_count[LEVEL_SERIES], narrow_room[LEVEL_SERIES];
+	size_t wide_count[LEVEL_SERIES], wide_room[LEVEL_SERIES];
+	struct index index;	  /* of places */
 	struct level_pool *pools; /* by index in replay_usages() */
 	size_t pool_count, pool_room;
 };
@@ -76,6 +87,9 @@ int levels_step_ended(struct levels *levels, struct replay *replay, uint32_t ste
 /* Sums up live blocks by place, those that `skip` names left out; it may be NULL. */
 int levels_walk(struct levels *levels, struct replay *replay,
 		bool (*skip)(void *arg, const struct block *block), void *arg);
+
+/* Keeps what each place holds at present as the sample with this index. */
+int levels_keep(struct levels *levels, enum level_series kind, uint32_t sample);
 
 /* What a place held at each sample. */
 void levels_of_place(const struct levels *levels, const struct level_place *place,

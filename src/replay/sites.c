@@ -13,7 +13,9 @@ void sites_fini(struct sites *sites)
 {
 	free(sites->ids);
 	free(sites->lines);
-	map_fini(&sites->by_key);
+	free(sites->keys);
+	free(sites->lowest);
+	index_fini(&sites->by_key);
 	strbuf_fini(&sites->python);
 	*sites = (struct sites){0};
 }
@@ -273,6 +275,30 @@ static struct map_key key_of(struct replay *replay, uint32_t stack)
 	return key;
 }
 
+/* The place of a key, whose first stack this is if it is new. -ENOMEM, or 0. */
+static int place_at(struct sites *sites, struct map_key key, uint32_t stack, uint32_t *out)
+{
+	struct index_search search = index_search(key.a);
+	uint32_t at;
+
+	while (index_next(&sites->by_key, &search, &at)) {
+		if (sites->keys[at].a == key.a && sites->keys[at].b == key.b) {
+			*out = sites->lowest[at];
+			return 0;
+		}
+	}
+	if (array_reserve(&sites->keys, &sites->key_room, sites->key_count + 1,
+			  sizeof(*sites->keys)) < 0 ||
+	    array_reserve(&sites->lowest, &sites->lowest_room, sites->key_count + 1,
+			  sizeof(*sites->lowest)) < 0 ||
+	    index_add(&sites->by_key, key.a, sites->key_count) < 0)
+		return -ENOMEM;
+	sites->keys[sites->key_count] = key;
+	sites->lowest[sites->key_count++] = stack;
+	*out = stack;
+	return 0;
+}
+
 /* The stacks from `sites->count` on. */
 static int number_stacks(struct replay *replay, struct sites *sites)
 {
@@ -282,12 +308,11 @@ static int number_stacks(struct replay *replay, struct sites *sites)
 		return -ENOMEM;
 	while (sites->count < count) {
 		uint32_t stack = (uint32_t)sites->count;
-		struct map_key key = key_of(replay, stack);
-		const uint64_t *known = stack == 0 ? NULL : map_get(&sites->by_key, key);
+		uint32_t lowest = 0;
 
-		if (known == NULL && stack != 0 && map_put(&sites->by_key, key, stack) < 0)
+		if (stack != 0 && place_at(sites, key_of(replay, stack), stack, &lowest) < 0)
 			return -ENOMEM;
-		sites->ids[sites->count++] = known == NULL ? stack : (uint32_t)*known;
+		sites->ids[sites->count++] = lowest;
 	}
 	return 0;
 }

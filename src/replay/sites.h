@@ -9,6 +9,7 @@
 #ifndef MSCOPE_REPLAY_SITES_H
 #define MSCOPE_REPLAY_SITES_H
 
+#include "base/index.h"
 #include "base/map.h"
 #include "base/strbuf.h"
 #include "replay/replay.h"
@@ -16,7 +17,10 @@
 struct sites {
 	uint32_t *ids; /* of the stacks below `count`: the lowest stack of the same place */
 	size_t count, room;
-	struct map by_key;	  /* of a place -> its lowest stack */
+	struct map_key *keys; /* of the places */
+	uint32_t *lowest;     /* of each its lowest stack */
+	size_t key_count, key_room, lowest_room;
+	struct index by_key;	  /* of `keys` */
 	struct stack_line *lines; /* of the stack that was asked for last */
 	size_t line_count, line_room;
 	struct strbuf python; /* texts of its Python lines */

@@ -20,7 +20,7 @@ void stacks_fini(struct stacks *stacks)
 	free(stacks->frames);
 	free(stacks->places);
 	free(stacks->all);
-	map_fini(&stacks->by_frames);
+	index_fini(&stacks->by_frames);
 	map_fini(&stacks->texts);
 	strbuf_fini(&stacks->text);
 	frame_lines_fini(&stacks->lines);
@@ -28,36 +28,44 @@ void stacks_fini(struct stacks *stacks)
 	*stacks = (struct stacks){0};
 }
 
-static struct map_key hash_frames(const struct frame *frames, size_t count)
+static uint64_t hash_frames(const struct frame *frames, size_t count)
 {
-	struct map_key key = {count, ~(uint64_t)count};
+	uint64_t hash = count;
 	size_t i;
 
 	for (i = 0; i < count; i++) {
-		key.a = (key.a ^ frames[i].address) * UINT64_C(0x9e3779b97f4a7c15);
-		key.a ^= key.a >> 29;
-		key.b = (key.b + frames[i].address) * UINT64_C(0xd6e8feb86659fd93) ^
-			frames[i].module;
-		key.b ^= key.b >> 32;
+		hash = (hash ^ frames[i].address) * UINT64_C(0x9e3779b97f4a7c15);
+		hash = (hash ^ hash >> 29) + frames[i].module * UINT64_C(0xd6e8feb86659fd93);
 	}
-	return key;
+	return hash;
 }
 
-static struct map_key hash_places(struct map_key key, const struct stack_places *places)
+static uint64_t hash_places(uint64_t hash, const struct stack_places *places)
 {
 	size_t i;
 
-	key.b += places->cut;
+	hash += places->cut;
 	for (i = 0; i < places->count; i++) {
 		const struct python_place *place = &places->all[i];
-		uint64_t word = (uint64_t)place->offset << 32 | place->code;
 
-		key.a = (key.a ^ word) * UINT64_C(0x9fb21c651e98df25);
-		key.a ^= key.a >> 29;
-		key.b = (key.b + word) * UINT64_C(0xc2b2ae3d27d4eb4f) ^ i;
-		key.b ^= key.b >> 32;
+		hash ^= (uint64_t)place->offset << 32 | place->code;
+		hash *= UINT64_C(0x9fb21c651e98df25);
+		hash ^= hash >> 29;
 	}
-	return key;
+	return hash;
+}
+
+/* Whether a stack is that whose frames lie behind those that are in use. */
+static bool is_same(const struct stacks *stacks, const struct stack *stack, size_t count,
+		    const struct stack_places *places)
+{
+	return stack->count == count && stack->place_count == places->count &&
+	       stack->cut == places->cut &&
+	       (count == 0 ||
+		memcmp(stacks->frames + stack->first, stacks->frames + stacks->frame_count,
+		       count * sizeof(*stacks->frames)) == 0) &&
+	       (places->count == 0 || memcmp(stacks->places + stack->first_place, places->all,
+					     places->count * sizeof(*places->all)) == 0);
 }
 
 static int reserve_frames(struct stacks *stacks, size_t count)
@@ -73,8 +81,9 @@ static int reserve_frames(struct stacks *stacks, size_t count)
 static int intern(struct stacks *stacks, size_t count, const struct stack_places *places,
 		  uint32_t *out_stack)
 {
-	struct map_key key;
-	uint64_t *known;
+	struct index_search search;
+	uint64_t hash;
+	uint32_t known;
 	int r;
 
 	if (stacks->count == 0) {
@@ -87,12 +96,13 @@ static int intern(struct stacks *stacks, size_t count, const struct stack_places
 		*out_stack = 0;
 		return 0;
 	}
-	/* 128 bits of hash: two stacks that share them do not exist. */
-	key = hash_places(hash_frames(stacks->frames + stacks->frame_count, count), places);
-	known = map_get(&stacks->by_frames, key);
-	if (known != NULL) {
-		*out_stack = (uint32_t)*known;
-		return 0;
+	hash = hash_places(hash_frames(stacks->frames + stacks->frame_count, count), places);
+	search = index_search(hash);
+	while (index_next(&stacks->by_frames, &search, &known)) {
+		if (is_same(stacks, &stacks->all[known], count, places)) {
+			*out_stack = known;
+			return 0;
+		}
 	}
 	if (stacks->place_count + places->count > UINT32_MAX)
 		return -ENOMEM;
@@ -101,7 +111,7 @@ static int intern(struct stacks *stacks, size_t count, const struct stack_places
 		r = array_reserve(&stacks->places, &stacks->place_room,
 				  stacks->place_count + places->count, sizeof(*stacks->places));
 	if (r == 0)
-		r = map_put(&stacks->by_frames, key, stacks->count);
+		r = index_add(&stacks->by_frames, hash, stacks->count);
 	if (r < 0)
 		return r;
 	stacks->all[stacks->count] = (struct stack){.first = (uint32_t)stacks->frame_count,

@@ -10,6 +10,7 @@
 #ifndef MSCOPE_REPLAY_STACKS_H
 #define MSCOPE_REPLAY_STACKS_H
 
+#include "base/index.h"
 #include "base/map.h"
 #include "base/status.h"
 #include "base/strbuf.h"
@@ -41,9 +42,9 @@ struct stacks {
 	size_t place_count, place_room;
 	struct stack *all; /* [0] is the empty stack */
 	size_t count, room;
-	struct map by_frames; /* hash of the frames -> index in `all` */
-	struct map texts;     /* address, module -> offset in `text` + 1 */
-	struct strbuf text;   /* NUL-terminated texts of frames */
+	struct index by_frames; /* of `all` */
+	struct map texts;	/* address, module -> offset in `text` + 1 */
+	struct strbuf text;	/* NUL-terminated texts of frames */
 	/* Of the first `lined` of `frames`, and of those that the trace tells of. */
 	struct frame_lines lines;
 	size_t lined;

@@ -275,6 +275,47 @@ static void steady_growth_is_seen_and_what_stops_is_not(void **state)
 	assert_int_equal(rise_of(BY_STEPS, 3, grows, 30).bytes, 0); /* too short to tell */
 }
 
+/* What places held comes back as it was: nothing, small, round and odd levels, and to 1 of 2^32 what is larger. */
+static void what_places_held_comes_back(void **state)
+{
+	enum { PLACES = 40 };
+	static const uint32_t bits[] = {0, 4, 8, 16, 20, 32, 44};
+	static uint64_t model[PLACES][SAMPLES];
+	struct levels levels = {0};
+	uint64_t random = 3, past[SAMPLES];
+	uint32_t i, k;
+
+	(void)state;
+	levels.places = calloc(PLACES, sizeof(*levels.places));
+	assert_non_null(levels.places);
+	for (k = 0; k < SAMPLES; k++) {
+		/* More come later. */
+		levels.place_count = k < SAMPLES / 2 ? PLACES / 2 : PLACES;
+		for (i = 0; i < levels.place_count; i++) {
+			uint64_t word = unit_random(&random);
+			uint64_t most = UINT64_C(1) << bits[i % MSCOPE_COUNT(bits)];
+
+			model[i][k] = word % 5 == 0 ? 0 : (word >> 8) % most << (i % 4 * 6);
+			levels.places[i].bytes = model[i][k];
+		}
+		assert_int_equal(levels_keep(&levels, BY_STEPS, k), 0);
+	}
+	for (i = 0; i < PLACES; i++) {
+		uint64_t lost = (UINT64_C(1) << levels.places[i].shift[BY_STEPS] % 64) - 1;
+
+		levels_of_place(&levels, &levels.places[i], BY_STEPS, past);
+		for (k = 0; k < SAMPLES; k++) {
+			if (levels.places[i].past[BY_STEPS] & LEVEL_WIDE)
+				assert_int_equal(past[k], model[i][k] & ~lost);
+			else
+				assert_int_equal(past[k], model[i][k]);
+		}
+	}
+	assert_true(levels.narrow_count[BY_STEPS] > levels.wide_count[BY_STEPS]);
+	assert_true(levels.wide_count[BY_STEPS] > PLACES / 4);
+	levels_fini(&levels);
+}
+
 /* Samples are thinned, and still cover the whole run. */
 static void samples_cover_a_long_run(void **state)
 {
@@ -608,6 +649,7 @@ int main(void)
 		TEST(late_try_is_of_the_request_that_the_engine_told),
 		TEST(another_request_is_another_after_the_engine_told_one),
 		cmocka_unit_test(steady_growth_is_seen_and_what_stops_is_not),
+		cmocka_unit_test(what_places_held_comes_back),
 		TEST(samples_cover_a_long_run),
 		TEST(a_snapshot_has_what_the_framework_said),
 		TEST(a_snapshot_has_what_the_pool_and_the_samples_say),

@@ -1734,7 +1734,8 @@ static void numbers_mean_what_was_defined_last_however_large(void **state)
 		assert_int_equal(numbers_get(&numbers, given[i]), i == 1 ? 8 : i == 3 ? 9 : 11 + i);
 	assert_int_equal(numbers_get(&numbers, 899), 0);
 	assert_int_equal(numbers_get(&numbers, 69999), 0);
-	assert_true(numbers.room < 2000); /* large ones do not take the room of those below them */
+	assert_true(numbers.page_count * NUMBERS_PAGE <
+		    2000); /* large ones do not take the room of those below them */
 	/* The array grows over a number that was apart before. */
 	for (i = 4; i < 80000; i++)
 		assert_int_equal(numbers_put(&numbers, i, i), 0);
@@ -1747,6 +1748,37 @@ static void numbers_mean_what_was_defined_last_however_large(void **state)
 	assert_int_equal(count, 79999 + 1);
 	assert_int_equal(sum, 1);
 	numbers_fini(&numbers);
+}
+
+/* Stacks that are defined again in the order of before take no memory for each number; what breaks the order is kept all the same. */
+static void numbers_that_follow_each_other_take_no_room(void **state)
+{
+	struct numbers numbers = {0};
+	uint64_t random = 5;
+	uint32_t i, *model = calloc(100000, sizeof(*model));
+	size_t open = 0;
+
+	(void)state;
+	assert_non_null(model);
+	for (i = 1; i < 100000; i++) {
+		model[i] = (i - 1) % 7000 + 1;
+		assert_int_equal(numbers_put(&numbers, i, model[i] - 1), 0);
+	}
+	for (i = 0; i < numbers.page_count; i++)
+		open += numbers.pages[i].values != NULL;
+	assert_true(open < 20);
+	assert_int_equal(numbers.count, 99999);
+	for (i = 0; i < 5000; i++) {
+		uint32_t number = 1 + (uint32_t)(unit_random(&random) % 99999);
+
+		model[number] = 1 + (uint32_t)(unit_random(&random) % 100);
+		assert_int_equal(numbers_put(&numbers, number, model[number] - 1), 0);
+	}
+	for (i = 0; i < 100000; i++)
+		assert_int_equal(numbers_get(&numbers, i), model[i]);
+	assert_int_equal(numbers.count, 99999);
+	numbers_fini(&numbers);
+	free(model);
 }
 
 static void live_blocks_are_found_by_space_and_key(void **state)
@@ -1918,6 +1950,7 @@ int main(void)
 		TEST(access_is_of_the_innermost_block_that_has_its_first_byte),
 		cmocka_unit_test(blocks_are_found_by_any_byte_whatever_came_and_went),
 		cmocka_unit_test(numbers_mean_what_was_defined_last_however_large),
+		cmocka_unit_test(numbers_that_follow_each_other_take_no_room),
 		cmocka_unit_test(live_blocks_are_found_by_space_and_key),
 		TEST(observer_hears_of_what_it_wants_alone),
 		cmocka_unit_test(facts_of_any_allocation_are_kept_apart),
