@@ -261,8 +261,7 @@ static void suspect_sentence(const struct findings *f, const struct finding_plac
 	if (p->by_handles)
 		strbuf_add_size(out, p->bytes);
 	else
-		add_blocks(out, blocks,
-			   p->examples.count > 0 ? p->overdue_bytes + p->young_bytes : p->bytes);
+		add_blocks(out, blocks, p->kept_bytes);
 	strbuf_add_str(out, ". ");
 	if (p->reason == GROWTH_SIZES)
 		strbuf_add_str(

@@ -290,7 +290,7 @@ static bool is_single(const struct finding_place *place)
 	return place->verdict == GROWTH_SUSPECT && place->listed_blocks == 1;
 }
 
-/* Leaks by rate, suspects and kept ones by bytes; the largest first, small leaks and suspects of one block last. */
+/* Leaks by rate, suspects by what they kept, kept ones by bytes; the largest first, small leaks and suspects of one block last. */
 static int by_weight(const void *a, const void *b)
 {
 	const struct finding_place *x = a, *y = b;
@@ -305,6 +305,8 @@ static int by_weight(const void *a, const void *b)
 		return is_single(x) ? 1 : -1;
 	if (x->verdict == GROWTH_LEAK && x->bytes_per_step != y->bytes_per_step)
 		return x->bytes_per_step > y->bytes_per_step ? -1 : 1;
+	if (x->kept_bytes != y->kept_bytes)
+		return x->kept_bytes > y->kept_bytes ? -1 : 1;
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
 	if (x->device != y->device)
@@ -334,8 +336,14 @@ static int join_places(struct findings *found)
 	}
 	map_fini(&index);
 	found->lists[FINDING_place].count = kept;
-	for (i = 0; i < kept; i++)
-		places[i].small = is_small(&places[i]);
+	for (i = 0; i < kept; i++) {
+		struct finding_place *place = &places[i];
+
+		place->small = is_small(place);
+		place->kept_bytes = place->verdict == GROWTH_SUSPECT && place->examples.count > 0
+					    ? place->overdue_bytes + place->young_bytes
+					    : place->bytes;
+	}
 	if (kept > 1)
 		qsort(places, kept, sizeof(*places), by_weight);
 	return r;

@@ -480,12 +480,6 @@ static void suspect_head(const struct findings *found, uint64_t count, uint64_t 
 		strbuf_add_str(out, "; run longer to tell a leak from a cache\n");
 }
 
-/* What a suspect kept; what the driver gave by handles has no blocks. */
-static uint64_t kept_bytes(const struct finding_place *place)
-{
-	return place->examples.count > 0 ? place->overdue_bytes + place->young_bytes : place->bytes;
-}
-
 /* Whether suspects are on more than one device. */
 static bool several_devices(const struct findings *found)
 {
@@ -522,12 +516,12 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 		if (place->verdict != GROWTH_SUSPECT)
 			continue;
 		first = first == NULL ? place : first;
-		bytes += kept_bytes(place);
+		bytes += place->kept_bytes;
 		count += place_count(place);
 		if (count > most)
 			continue;
 		*row = (struct site_row){.known = place};
-		strbuf_add_size(&row->left, kept_bytes(place));
+		strbuf_add_size(&row->left, place->kept_bytes);
 		add_name(found, place, row);
 		if (several) {
 			strbuf_add_str(&row->on, " on ");

@@ -223,6 +223,27 @@ def test_verdicts_and_their_order_are_the_same_on_the_screen_and_on_the_page(scr
     same.check(run, msmemscope)
 
 
+SUSPECTS = KEPT + """
+def deep(depth):
+    return npu.alloc(30000) if depth == 0 else deep(depth - 1)
+for step in range(14):
+    kept.append(deep(step % 5))
+    npu.free(deep(20))
+    npu.step()
+"""
+
+
+def test_suspects_are_in_the_order_of_what_they_kept(scripts, msmemscope):
+    """Blocks of the first step are not counted: a call site with more blocks in all may have kept less."""
+    run = scripts.command(SUSPECTS)
+    suspects = [place for place in msmemscope.info(run.project())["places"] if place["verdict"] == "suspect"]
+    kept = [place["overdue_bytes"] + place["young_bytes"] for place in suspects]
+    assert len(kept) == 4 and kept == sorted(kept, reverse=True) and kept != sorted(kept), str(run)
+    shown = re.findall(r"^ +([\d.]+ KiB)  script.py.* grew in ", run.stderr, re.M)
+    assert shown == [same.shown(size) for size in kept], str(run)
+    same.check(run, msmemscope)
+
+
 # ---- owners ----
 
 def test_a_dump_alone_has_the_owners_of_its_rows(scripts, msmemscope):
