@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "hal/config.h"
 #include "hal/published.h"
@@ -18,6 +20,7 @@ _Static_assert(offsetof(struct dcmi_hbm_info, freq) == 8, "as in the real librar
 _Static_assert(offsetof(struct dcmi_hbm_info, memory_usage) == 16, "as in the real library");
 _Static_assert(offsetof(struct dcmi_hbm_info, temp) == 24, "as in the real library");
 _Static_assert(offsetof(struct dcmi_hbm_info, bandwith_util_rate) == 28, "as in the real library");
+_Static_assert(sizeof(struct dcmi_chip_info) == 100, "as in the real library");
 _Static_assert(sizeof(struct dcmi_proc_mem_info) == 16, "as in the real library");
 _Static_assert(offsetof(struct dcmi_proc_mem_info, proc_mem_usage) == 8, "as in the real library");
 
@@ -118,6 +121,26 @@ static int add_process(int pid, const struct published_use *use, void *context)
 	(void)pid;
 	sum->bytes += use->bytes[sum->device];
 	return 0;
+}
+
+int dcmi_get_device_chip_info(int card_id, int device_id, struct dcmi_chip_info *chip_info)
+{
+	static const char type[] = "Ascend";
+	const char *name = getenv("SIMNPU_SOC");
+	uint32_t device;
+	int error = check_device(card_id, device_id, chip_info, &device);
+
+	if (error)
+		return error;
+	if (!name || !*name)
+		name = "Ascend910B1";
+	if (strncmp(name, type, strlen(type)) == 0)
+		name += strlen(type);
+	*chip_info = (struct dcmi_chip_info){.aicore_cnt = 24};
+	memcpy(chip_info->chip_type, type, sizeof(type));
+	memcpy(chip_info->chip_name, name, strnlen(name, sizeof(chip_info->chip_name) - 1));
+	memcpy(chip_info->chip_ver, "V1", sizeof("V1"));
+	return DCMI_OK;
 }
 
 int dcmi_get_device_hbm_info(int card_id, int device_id, struct dcmi_hbm_info *hbm_info)

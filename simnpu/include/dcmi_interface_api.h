@@ -31,6 +31,14 @@ struct dcmi_proc_mem_info {
 	unsigned long proc_mem_usage; /* bytes */
 };
 
+/* 100 bytes. */
+struct dcmi_chip_info {
+	unsigned char chip_type[32]; /* "Ascend" */
+	unsigned char chip_name[32]; /* "910B1" */
+	unsigned char chip_ver[32];
+	unsigned int aicore_cnt;
+};
+
 /* The most processes that are told of one device. */
 #define DCMI_PROC_MAX 64
 
@@ -46,6 +54,9 @@ int dcmi_get_device_num_in_card(int card_id, int *device_num);
 
 /* The number by which the driver and the runtime know the device. */
 int dcmi_get_device_logic_id(int *device_logic_id, int card_id, int device_id);
+
+/* The chip of SIMNPU_SOC, or "910B1". */
+int dcmi_get_device_chip_info(int card_id, int device_id, struct dcmi_chip_info *chip_info);
 
 /* What all processes together use, rounded up, and never more than there is. */
 int dcmi_get_device_hbm_info(int card_id, int device_id, struct dcmi_hbm_info *hbm_info);

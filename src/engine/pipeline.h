@@ -49,6 +49,7 @@ struct pipeline {
 	/* Last figures put into the run, by device, the host last. */
 	struct driver_usage sampled[PIPELINE_DEVICES + 1];
 	uint64_t injected_ns;			/* when they were last made a chunk */
+	bool named[PIPELINE_DEVICES];		/* the run has the product's name */
 	bool sampled_new[PIPELINE_DEVICES + 1]; /* figures that no record has yet */
 	uint64_t held_bytes;			/* the most that its pools have held of devices */
 	uint64_t context_ns;			/* when a context of a device was made last */

@@ -146,7 +146,7 @@ static MSCOPE_COLD int begin_run(struct replay *replay, const struct trace_event
 static bool is_sample(uint32_t type)
 {
 	return type == EVENT_usage_sample || type == EVENT_usage_others ||
-	       type == EVENT_host_process || type == EVENT_host_limit;
+	       type == EVENT_host_process || type == EVENT_host_limit || type == EVENT_device_name;
 }
 
 uint64_t replay_samples(const struct replay_totals *totals)

@@ -171,6 +171,7 @@ struct driver_usage {
 	uint64_t cost_ns[COSTS];
 	/* What the driver's pools of stream-ordered memory hold, live blocks included; and what memory nodes of graphs do. */
 	uint64_t pools_bytes, graphs_bytes;
+	char name[33]; /* the product, as its vendor calls it; empty: unknown */
 };
 
 _Static_assert(ROW_END <= 32, "a word has a bit for each kind of row");

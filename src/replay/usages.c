@@ -290,6 +290,20 @@ int usages_take_usage_sample(struct replay *replay, const struct trace_event *ev
 	return 0;
 }
 
+int usages_take_device_name(struct replay *replay, const struct trace_event *event)
+{
+	struct event_device_name said;
+	struct driver_usage *driver;
+
+	event_device_name_decode(event->words, &said);
+	driver = driver_at(&replay->usages, (uint32_t)said.device);
+	if (driver == NULL)
+		return -ENOMEM;
+	memcpy(driver->name, (uint64_t[]){said.name_1, said.name_2, said.name_3, said.name_4},
+	       sizeof(driver->name) - 1);
+	return 0;
+}
+
 int usages_take_host(struct replay *replay, const struct trace_event *event)
 {
 	struct event_host_process process = {.share_bytes = UINT64_MAX};
@@ -374,6 +388,15 @@ const struct driver_usage *replay_driver_usage(const struct replay *replay, uint
 
 /* ---- in a checkpoint ---- */
 
+static void save_name(struct checkpoint *cp, const struct driver_usage *driver)
+{
+	uint64_t name[4];
+
+	memcpy(name, driver->name, sizeof(name));
+	BUILDER_PUT(&cp->builder, device_name, 0, .device = driver->device, .name_1 = name[0],
+		    .name_2 = name[1], .name_3 = name[2], .name_4 = name[3]);
+}
+
 void usages_save(const struct replay *replay, struct checkpoint *cp)
 {
 	const struct usages *usages = &replay->usages;
@@ -412,6 +435,8 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 			    .total_mib = driver->total_bytes >> 20,
 			    .process_bytes = driver->process_bytes,
 			    .device_bytes = driver->device_bytes);
+		if (driver->name[0] != '\0')
+			save_name(cp, driver);
 		if (driver->pools_bytes + driver->graphs_bytes != 0)
 			BUILDER_PUT(&cp->builder, driver_kept, 0, .device = driver->device,
 				    .pools_bytes = driver->pools_bytes,

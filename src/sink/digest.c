@@ -172,8 +172,12 @@ static void take_devices(struct digest *out, const struct replay *replay)
 			;
 		if (device >= DEVICE_HOST || k < out->device_count)
 			continue;
-		out->devices[out->device_count++] = (struct digest_device){
+		out->devices[out->device_count] = (struct digest_device){
 			.device = device, .total_bytes = driver == NULL ? 0 : driver->total_bytes};
+		if (driver != NULL)
+			memcpy(out->devices[out->device_count].name, driver->name,
+			       sizeof(driver->name));
+		out->device_count++;
 	}
 	if (out->device_count > 1)
 		qsort(out->devices, out->device_count, sizeof(*out->devices), by_device);

@@ -29,6 +29,7 @@ struct digest_pool {
 struct digest_device {
 	uint32_t device;
 	uint64_t total_bytes; /* 0: unknown */
+	char name[33];	      /* the product, "NVIDIA H200"; empty: unknown */
 };
 
 struct digest {

@@ -38,12 +38,15 @@ static void add_devices(const struct digest *digest, struct strbuf *out)
 	const struct digest_device *first = digest->devices;
 	struct strbuf name = {0};
 	size_t i, alike = 0;
+	bool named;
 
 	if (digest->pool_count == 0)
 		return;
 	strbuf_add_str(out, " on ");
 	for (i = 0; i < digest->device_count; i++)
-		alike += digest->devices[i].total_bytes == first->total_bytes;
+		alike += digest->devices[i].total_bytes == first->total_bytes &&
+			 strcmp(digest->devices[i].name, first->name) == 0;
+	named = digest->device_count > 0 && first->name[0] != '\0';
 	say_device(&name, vendor, digest->device_count == 0 ? DEVICE_HOST : first->device);
 	if (digest->device_count > 1)
 		strbuf_addf(out, "%zu %.*ss", digest->device_count,
@@ -57,6 +60,9 @@ static void add_devices(const struct digest *digest, struct strbuf *out)
 	}
 	if (digest->device_count > 0 && alike == digest->device_count && first->total_bytes != 0) {
 		strbuf_add_str(out, " (");
+		if (named)
+			strbuf_add_shown(out, first->name, strlen(first->name));
+		strbuf_add_str(out, named ? ", " : "");
 		strbuf_add_size(out, first->total_bytes);
 		strbuf_add_str(out, digest->device_count > 1 ? " each)" : ")");
 	}

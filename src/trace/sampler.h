@@ -11,6 +11,7 @@
 #define SAMPLER_ENV	    "MSMEMSCOPE_SAMPLER_FD"
 #define SAMPLER_FILE	    "libmsmemscope_sampler.so"
 #define SAMPLER_INTERVAL_MS 100
+#define SAMPLER_NAME_BYTES  32
 #define SAMPLER_ROUND_ENDS  UINT32_MAX /* as `device` */
 
 struct sampler_record {
@@ -25,6 +26,8 @@ struct sampler_record {
 	/* 1: programs have other numbers for devices than this one; theirs is the one of the same `uuid` (struct trace_cards). */
 	uint32_t by_uuid;
 	uint8_t uuid[16]; /* zeros: unknown */
+	/* Of a device: the product, as its vendor calls it; ends with a zero if there is room. */
+	char name[SAMPLER_NAME_BYTES];
 };
 
 #endif

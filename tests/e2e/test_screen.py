@@ -104,7 +104,7 @@ def test_a_leak_is_told_with_its_line_its_rate_and_what_to_type_next(launch, scr
     run = check_screen(launch("--", *script(LEAKY, 20)).check())
     lines = run.stderr.splitlines()
     head = next(line for line in lines if line.startswith("train.py (pid "))
-    assert re.fullmatch(r"train\.py \(pid \d+\): \d+ steps in [\d.]+ m?s on NPU 0 \(64\.0 GiB\)", head), run
+    assert re.fullmatch(r"train\.py \(pid \d+\): \d+ steps in [\d.]+ m?s on NPU 0 \(Ascend 910B1, 64\.0 GiB\)", head), run
     assert re.search(r"^LEAK on NPU 0: (about )?\+1\.0 MiB per step, \d+\.\d MiB since step 2(; full in about [\d,]+ steps)?", run.stderr, re.M), run
     assert re.search(r"^  \+1\.0 MiB/step  train\.py:7\S*( -> .*)?   \d+ blocks, none freed$", run.stderr, re.M), run
     assert re.search(r"^  These account for 100 % of the growth\. \d+ call sites? checked; step 1 counts as warm-up\.$", run.stderr, re.M), run

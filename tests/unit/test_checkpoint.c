@@ -160,11 +160,19 @@ static void player_text(struct player *p, struct strbuf *out)
 	struct findings found = {0};
 	struct analysis_view view = {
 		.replay = p->replay, .found = &found, .lines = UINT32_MAX, .frames = 3};
+	uint32_t device;
 
 	replay_text(p->replay, out);
 	analyses_judge(&p->analyses, p->replay, 0, &found);
 	analyses_text(&p->analyses, &view, out);
 	findings_fini(&found);
+	for (device = 0; device < 3; device++) {
+		const struct driver_usage *driver = replay_driver_usage(p->replay, device);
+
+		if (driver != NULL && driver->name[0] != '\0')
+			strbuf_addf(out, "device %u is %s with %d\n", device, driver->name,
+				    driver->name[24]);
+	}
 	/* No sum went below 0. */
 	if (strstr(strbuf_str(out), "16777216 TiB") != NULL)
 		fail_msg("a figure is below 0:\n%s", strbuf_str(out));
@@ -479,7 +487,11 @@ static uint32_t host_below(struct scene *s, uint32_t end)
 /* Memory of the host: of the process, of a few that it started, and the container's limit. */
 static void tell_host(struct scene *s, struct maker_writer *w)
 {
-	switch (host_below(s, 3)) {
+	switch (host_below(s, 4)) {
+	case 2:
+		MAKER_EVENT(w, s->now, 0, device_name, .device = host_below(s, 2),
+			    .name_1 = 0x6430313968736e41, .name_4 = host_below(s, 2));
+		break;
 	case 0:
 		MAKER_EVENT(w, s->now, 0, usage_sample, .device = DEVICE_HOST,
 			    .process_bytes = host_below(s, 1000), .device_bytes = UINT64_MAX);

@@ -175,6 +175,7 @@ static void check_own_use(void)
 	struct drv_mem_prop prop = {
 		.side = MEM_DEV_SIDE, .devid = 3, .pg_type = MEM_HUGE_PAGE_TYPE};
 	struct drv_mem_handle *handle = NULL;
+	struct dcmi_chip_info chip;
 	struct dcmi_hbm_info info;
 	void *large;
 	void *small;
@@ -199,6 +200,10 @@ static void check_own_use(void)
 	CHECK(process_bytes(2, getpid()) == -1);
 	CHECK(dcmi_get_device_hbm_info(3, 0, &info) == DCMI_OK);
 	CHECK(info.memory_size == 64 * 1024);
+	CHECK(dcmi_get_device_chip_info(3, 0, &chip) == DCMI_OK);
+	CHECK(strcmp((const char *)chip.chip_type, "Ascend") == 0);
+	CHECK(strcmp((const char *)chip.chip_name, "910B1") == 0);
+	CHECK(dcmi_get_device_chip_info(3, 9, &chip) == DCMI_ERR_CODE_DEVICE_NOT_EXIST);
 }
 
 static void figures_follow_what_a_process_takes(void **state)

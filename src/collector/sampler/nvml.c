@@ -45,6 +45,7 @@ static struct {
 	int (*memory_v2)(void *device, struct memory_v2 *out);
 	int (*memory)(void *device, struct memory *out);
 	int (*processes)(void *device, unsigned int *count, struct process_info *out);
+	int (*name)(void *device, char *out, unsigned int bytes);
 	int (*uuid)(void *device, char *out, unsigned int bytes);
 	int (*divided)(void *device, unsigned int *now, unsigned int *later);
 	int (*parts)(void *device, unsigned int *most);
@@ -55,6 +56,7 @@ static struct {
 	void *handle;
 	unsigned int number; /* of NVML */
 	uint8_t uuid[16];    /* zeros: unknown */
+	char name[SAMPLER_NAME_BYTES];
 	unsigned long long used;
 	bool known;
 } devices[DEVICES_MAX];
@@ -92,6 +94,9 @@ static void add_device(void *handle, unsigned int number)
 		return;
 	devices[device_count].handle = handle;
 	devices[device_count].number = number;
+	if (nvml.name != NULL && nvml.name(handle, text, sizeof(text) - 1) == NVML_OK)
+		memcpy(devices[device_count].name, text, strnlen(text, sizeof(devices[0].name)));
+	text[0] = '\0';
 	if (nvml.uuid != NULL && nvml.uuid(handle, text, sizeof(text) - 1) == NVML_OK &&
 	    read_uuid(text, uuid))
 		memcpy(devices[device_count].uuid, uuid, sizeof(uuid));
@@ -131,6 +136,7 @@ static bool open_library(void)
 	if (!sampler_find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes))
 		(void)sampler_find(library, "nvmlDeviceGetComputeRunningProcesses_v2",
 				   &nvml.processes);
+	(void)sampler_find(library, "nvmlDeviceGetName", &nvml.name);
 	(void)sampler_find(library, "nvmlDeviceGetUUID", &nvml.uuid);
 	(void)sampler_find(library, "nvmlDeviceGetMigMode", &nvml.divided);
 	(void)sampler_find(library, "nvmlDeviceGetMaxMigDeviceCount", &nvml.parts);
@@ -166,6 +172,7 @@ static void tell(unsigned int index, struct sampler_record record)
 	record.device = devices[index].number;
 	record.by_uuid = 1;
 	memcpy(record.uuid, devices[index].uuid, sizeof(record.uuid));
+	memcpy(record.name, devices[index].name, sizeof(record.name));
 	sampler_send(&record);
 }
 
