@@ -329,6 +329,7 @@ void answer_summary(struct model *model, const struct question *question, struct
 	json_u64(json, "events", model->events);
 	json_bool(json, "complete", model->complete);
 	json_bool(json, "live", model->is_live);
+	json_bool(json, "snapshot", run_is_snapshot(run));
 	json_u64(json, "from_ns", 0);
 	json_u64(json, "to_ns", model_since(model, model->to_ns));
 	json_bool(json, "owners", replay_is_decomposed(model->pass.replay));

@@ -36,7 +36,8 @@ struct model_block {
 	uint32_t tid;
 	uint32_t step;	     /* the latest that had begun */
 	uint32_t pool;	     /* index in model.pools, + 1 */
-	uint32_t pool_place; /* see replay_place(); 0: the pool does not tell */
+	/* See replay_place(); 0: the pool does not tell. Of a snapshot of PyTorch the context, whose flags are the stream. */
+	uint32_t pool_place;
 	bool outside;	     /* allocated while recording was off */
 };
 

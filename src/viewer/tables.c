@@ -384,11 +384,15 @@ static void say_around(struct model *model, uint64_t id, struct json *json)
 
 static void say_request(struct model *model, const struct model_block *block, struct json *json)
 {
-	const struct pool_place *place =
-		block->pool_place == 0 ? NULL : replay_place(model->pass.replay, block->pool_place);
+	const struct pool_place *place = NULL;
 
 	if (block->requested_bytes != 0)
 		json_u64(json, "requested", block->requested_bytes);
+	if (run_is_snapshot(model->input.run))
+		json_u64(json, "stream",
+			 replay_context(model->pass.replay, block->pool_place)->flags);
+	else if (block->pool_place != 0)
+		place = replay_place(model->pass.replay, block->pool_place);
 	if (place != NULL && place->stream != POOL_STREAM_UNKNOWN)
 		json_u64(json, "stream", place->stream);
 }

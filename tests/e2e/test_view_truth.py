@@ -129,6 +129,9 @@ def test_the_end_is_what_the_snapshot_itself_says(view, imported, out):
         for one in answer["segments"]:
             blocks = [block for block in wanted[int(one["address"], 16)]["blocks"] if block["state"] == "active_allocated"]
             assert one["count"] == len(blocks) and one["used"] == sum(block["requested_size"] for block in blocks)
+            for ident in [one["id"], *one["blocks"][:4:4]]:
+                [shown] = page.ask("block", process=0, id=ident)["blocks"]
+                assert shown["stream"] == wanted[int(one["address"], 16)]["stream"]
 
 
 def grouped(page, pool, at, process=0):

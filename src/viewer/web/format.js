@@ -136,3 +136,6 @@ export function runTitle(run) {
   const start = /^run-(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)\d\d(-[0-9a-f]+)?$/.exec(run);
   return start === null ? run : `Run of ${start[1]}-${start[2]}-${start[3]} ${start[4]}:${start[5]}`;
 }
+
+// "1 block", "2 blocks".
+export const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;

@@ -141,7 +141,7 @@ function tellBlock() {
   section.id = "details";
   section.append(...block.findings.map(text => make("p", "bad", text)));
   const line = text => make("span", "pale", text);
-  section.append(line(`${block.address}, thread ${block.thread}`), line(`allocated at ${span(block.start_ns)}${block.step ? `, step ${block.step}` : ""}`),
+  section.append(line(page.run.snapshot ? block.address : `${block.address}, thread ${block.thread}`), line(`allocated at ${span(block.start_ns)}${block.step ? `, step ${block.step}` : ""}`),
     line(block.end_ns === null ? "never freed" : `lived ${span(block.end_ns - block.start_ns)}${block.free_step && block.free_step !== block.step ? `, freed in step ${block.free_step}` : ""}`));
   if (block.requested) section.append(line(`${bytes(block.requested)} asked for (${block.requested.toLocaleString("en")} of ${block.bytes.toLocaleString("en")} bytes)`));
   if (block.stream !== undefined) section.append(line(block.stream === 0 ? "default stream" : `stream 0x${block.stream.toString(16)}`));

@@ -2,7 +2,7 @@
 // The pool at A or the peak, by address: a bar for each segment from the driver, its blocks in their colours, holes empty.
 import { begin, colourOf, css, fitted } from "./draw.js";
 import { ask } from "./data.js";
-import { bytes, span } from "./format.js";
+import { bytes, count, span } from "./format.js";
 import { button, change, drawSoon, make, page, pool, state } from "./page.js";
 import { groupTools } from "./timeline.js";
 
@@ -14,8 +14,6 @@ export function orderSegments(list, order) {
   const key = { hole: one => one.largest_hole, size: one => one.bytes }[order];
   return key === undefined ? list : [...list].sort((a, b) => key(b) - key(a));
 }
-
-const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
 // One sentence: how much of what is reserved is in use, and what could still be handed out at once.
 export function tellSegments(answer) {

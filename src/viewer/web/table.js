@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks or events as a table: of the time shown, or alive at A, and with what is searched for.
 import { ask, isReport } from "./data.js";
-import { bytes, parseSearch, span } from "./format.js";
+import { bytes, count, parseSearch, span } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
 import { ownerWords, placeName } from "./places.js";
 
@@ -81,10 +81,10 @@ async function fillTable(current, offset = 0) {
     return;
   }
   const head = make("tr", "", ...HEADS[events ? "events" : "blocks"].map(([name, className]) => make("th", className, name)));
-  const what = events ? `${answer.found.toLocaleString("en")} events in the time shown` :
-    `${answer.found.toLocaleString("en")} blocks, ${bytes(answer.bytes)}${state.at !== null ? ", alive at A" : " in the time shown"}`;
+  const what = events ? `${count(answer.found, "event")} in the time shown` :
+    `${count(answer.found, "block")}, ${bytes(answer.bytes)}${state.at !== null ? ", alive at A" : " in the time shown"}`;
   const part = answer.among ? `; searched among the largest ${answer.among.toLocaleString("en")}, which are in this report` : isReport && shown < answer.found ? `; ${events ? "the first" : "the largest"} ${shown.toLocaleString("en")} are in this report` : "";
-  $("table").replaceChildren(make("p", "pale", `${what}${state.search ? ` that have "${state.search}"` : ""}${part}`), make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
+  $("table").replaceChildren(make("p", "pale", `${what}${state.search ? `  that match "${state.search}"` : ""}${part}`), make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
   if (jumps && !events && answer.blocks.length > 0) {
     jumps = false;
     change({ block: String(answer.blocks[0].id) });
