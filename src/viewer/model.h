@@ -34,11 +34,11 @@ struct model_block {
 	uint32_t operation; /* that it was allocated in, see history_name(); 0: none */
 	uint32_t accesses;
 	uint32_t tid;
-	uint32_t step;	     /* the latest that had begun */
-	uint32_t pool;	     /* index in model.pools, + 1 */
+	uint32_t step; /* the latest that had begun */
+	uint32_t pool; /* index in model.pools, + 1 */
 	/* See replay_place(); 0: the pool does not tell. Of a snapshot of PyTorch the context, whose flags are the stream. */
 	uint32_t pool_place;
-	bool outside;	     /* allocated while recording was off */
+	bool outside; /* allocated while recording was off */
 };
 
 enum model_figure {
