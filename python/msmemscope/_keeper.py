@@ -233,10 +233,60 @@ class _Scan:
                 continue
             if address in wanted and len(at.setdefault(address, [])) < 4:
                 at[address].append(number)
+        self.find_storages(wanted, at)
         return at
 
+    def find_storages(self, wanted, at):
+        """The same of storages that a program keeps without their tensor. They are put behind the tensors."""
+        storages, memory_of = [], self.torch.UntypedStorage.data_ptr
+        collector.mscope_instances(self.objects, self.torch.UntypedStorage, storages, _TENSORS)
+        for storage in storages:
+            try:
+                address = memory_of(storage)
+            except Exception:
+                continue
+            if address in wanted and len(at.setdefault(address, [])) < 4:
+                at[address].append(len(self.tensors))
+                self.tensors.append(storage)
+        del storages[:]
+
     def grad_fn(self, tensor):
-        return self.base.grad_fn.__get__(tensor)
+        return self.base.grad_fn.__get__(tensor) if _has_base(type(tensor), self.base) else None
+
+    def arrays_over(self, tensors):
+        """[(what refers, tensor or array that it refers to)] of NumPy's arrays over the memory of tensors, and whether all were seen.
+
+        An array refers to its tensor without telling the garbage collector, so the references of all objects are looked through for them.
+        A dict or tuple that has nothing but such objects is not known to it either.
+        """
+        numpy = sys.modules.get("numpy")
+        kind = _dict_of_module(numpy).get("ndarray") if _has_base(type(numpy), types.ModuleType) else None
+        if type(kind) is not type or not tensors:
+            return [], True
+        base_of = _dict_of_type(kind)["base"].__get__
+        wanted = {id(tensor): tensor for tensor in tensors}
+        objects = gc.get_objects() if self.objects is None else self.objects
+        kinds = {kind, dict, tuple}
+        ends = time.thread_time() + (self.ends - time.thread_time()) / 2  # the graphs come after it
+        found, seen = [], set()
+        for start in range(0, len(objects), 4096):
+            if time.thread_time() > ends:
+                return found, False
+            todo = [(None, value) for value in gc.get_referents(*objects[start:start + 4096]) if type(value) in kinds and not gc.is_tracked(value)]
+            while todo:
+                holder, value = todo.pop()
+                if type(value) is kind:
+                    base = base_of(value)
+                    while type(base) is kind:
+                        base = base_of(base)
+                    if id(base) in wanted:
+                        found.append((value, wanted[id(base)]))
+                        if holder is not None:
+                            found.append((holder, value))
+                elif id(value) not in seen:
+                    seen.add(id(value))
+                    todo += [(value, below) for below in gc.get_referents(value) if type(below) in kinds and not gc.is_tracked(below)]
+        return found, True
 
     # ---- levels ----
 
@@ -310,7 +360,7 @@ class _Scan:
         """Follows references backwards from the targets of each group, masks of bits; [roots] of each, and whether all was seen."""
         roots = []
         frontier = [o for o in range(len(self.nodes)) if self.masks[o]]
-        whole = False
+        whole, all_arrays = False, True
         for _level in range(_LEVELS):
             if not frontier or self.late():
                 break
@@ -324,9 +374,12 @@ class _Scan:
             edges = self.referrers(ids)
             known = len(self.nodes)
             upper = []
-            for found, index in edges:
-                child = frontier[index]
-                ordinal = self.add(self.found[found], self.masks[child])
+            above = [(self.found[found], frontier[index]) for found, index in edges]
+            if _level == 0:
+                pairs, all_arrays = self.arrays_of(frontier, above, level_roots)
+                above += pairs
+            for value, child in above:
+                ordinal = self.add(value, self.masks[child])
                 if child not in self.down[ordinal]:
                     self.down[ordinal].append(child)
                     upper.append((ordinal, child))
@@ -348,7 +401,19 @@ class _Scan:
             if not left:
                 break
             frontier = [o for o in following if self.masks[o] & left]
-        return roots, whole and not frontier and not self.out_of_time
+        return roots, whole and all_arrays and not frontier and not self.out_of_time
+
+    def arrays_of(self, frontier, above, roots):
+        """Arrays over tensors of the CPU that nothing else was found to refer to, as pairs of what refers and what it refers to."""
+        held = {child for _value, child in above} | {root.child for root in roots}
+        bare = [o for o in frontier if o not in held and _has_base(type(self.nodes[o]), self.base) and self.base.is_cpu.__get__(self.nodes[o])]
+        found, whole = self.arrays_over([self.nodes[o] for o in bare])
+        mask = {id(self.nodes[o]): self.masks[o] for o in bare}
+        pairs = []
+        for value, child in found:
+            mask[id(value)] = mask.get(id(value), 0) | mask[id(child)]
+            pairs.append((value, self.add(child, mask[id(child)])))
+        return pairs, whole
 
     # ---- names ----
 

@@ -310,6 +310,16 @@ main()
 def clear():
     pass
 """, ("graph",), "N", "local of main() in FILE"),
+    "storage": ("""
+N = []
+def main():
+    for step in range(COUNT):
+        N.append(new().untyped_storage())
+main()
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
     "cycle": ("""
 class N:
     pass
