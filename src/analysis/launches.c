@@ -18,6 +18,8 @@
 #include "base/hash.h"
 #include "trace/session.h"
 
+enum launches_level { LAUNCHES_OPERATOR, LAUNCHES_KERNEL, LAUNCHES_LEVELS };
+
 #define NONE	    UINT32_MAX
 #define WRITERS_MAX 65536u
 #define DEPTH_MAX   256u /* operators that are nested deeper belong to the one that holds them */
@@ -102,7 +104,7 @@ struct launches_state {
 	struct map live; /* allocation_id -> index in blocks */
 	uint32_t outside[LAUNCHES_LEVELS];
 	uint32_t ended, first_ended; /* steps */
-	bool begun, automatic, finished;
+	bool begun, automatic;
 	bool known[LAUNCHES_LEVELS];
 };
 
@@ -649,48 +651,86 @@ void launches_choose(struct analyses *analyses, const struct launches_choice *ch
 		s->choice = *choice;
 }
 
-/* What is open at the end of the run ends with it. */
-static int finish(struct launches_state *s, const struct replay *replay)
+/* A copy whose calls and entries may change; all else is borrowed. The caller gives it to end_fini(). */
+static int end_init(const struct launches_state *s, struct launches_state *out)
+{
+	size_t i;
+	int r = 0;
+
+	*out = *s;
+	out->entry_known = (struct map){0};
+	out->call_room = s->call_count + 1;
+	out->entry_room = s->entry_count + 1;
+	out->calls = calloc(out->call_room, sizeof(*out->calls));
+	out->entries = calloc(out->entry_room, sizeof(*out->entries));
+	if (out->calls == NULL || out->entries == NULL)
+		return -ENOMEM;
+	if (s->call_count > 0)
+		memcpy(out->calls, s->calls, s->call_count * sizeof(*out->calls));
+	if (s->entry_count > 0)
+		memcpy(out->entries, s->entries, s->entry_count * sizeof(*out->entries));
+	for (i = 0; i < s->entry_count && r == 0; i++) {
+		const struct entry *entry = &s->entries[i];
+
+		r = map_put(
+			&out->entry_known,
+			(struct map_key){entry->call, (uint64_t)entry->device << 8 | entry->pool},
+			i);
+	}
+	return r;
+}
+
+static void end_fini(struct launches_state *end)
+{
+	free(end->calls);
+	free(end->entries);
+	map_fini(&end->entry_known);
+}
+
+/* What is open ends here, in a copy. */
+static int finish(struct launches_state *end, const struct replay *replay)
 {
 	size_t i, k;
 	int r = 0;
 
-	if (s->finished || !s->begun)
+	if (!end->begun)
 		return 0;
-	s->finished = true;
-	look_at_steps(s, replay);
-	for (i = 0; i < s->thread_room; i++) {
-		while (r == 0 && s->threads[i].depth > 0)
-			r = close_call(s, &s->threads[i].open_calls[--s->threads[i].depth]);
-	}
-	for (i = 0; i < s->queue_count && r == 0; i++) {
-		struct open_call *coming = &s->queues[i].coming;
+	look_at_steps(end, replay);
+	for (i = 0; i < end->thread_room; i++) {
+		for (k = end->threads[i].depth; k > 0 && r == 0; k--) {
+			struct open_call open = end->threads[i].open_calls[k - 1];
 
-		if (s->queues[i].latest.serial != 0)
-			r = close_call(s, &s->queues[i].latest);
-		coming->call = s->outside[LAUNCHES_KERNEL];
-		for (k = 0; k < coming->count && r == 0; k++)
-			r = hold(s,
-				 entry_of(s, coming->call, coming->parts[k].device,
-					  coming->parts[k].pool),
-				 coming->parts[k].alive, coming->parts[k].blocks);
-		if (r == 0)
-			r = close_call(s, coming);
+			r = close_call(end, &open);
+		}
 	}
-	for (i = 0; i < s->entry_count; i++)
-		settle(s, &s->entries[i]);
+	for (i = 0; i < end->queue_count && r == 0; i++) {
+		struct open_call latest = end->queues[i].latest, coming = end->queues[i].coming;
+
+		if (latest.serial != 0)
+			r = close_call(end, &latest);
+		coming.call = end->outside[LAUNCHES_KERNEL];
+		for (k = 0; k < coming.count && r == 0; k++)
+			r = hold(end,
+				 entry_of(end, coming.call, coming.parts[k].device,
+					  coming.parts[k].pool),
+				 coming.parts[k].alive, coming.parts[k].blocks);
+		if (r == 0)
+			r = close_call(end, &coming);
+	}
+	for (i = 0; i < end->entry_count; i++)
+		settle(end, &end->entries[i]);
 	return r;
 }
 
 static int by_growth(const void *a, const void *b)
 {
-	const struct launches_entry *x = a, *y = b;
-	double growth = (y->growth_bytes > 0 ? y->growth_bytes : 0) -
-			(x->growth_bytes > 0 ? x->growth_bytes : 0);
-	bool x_driver = pool_is_driver(x->pool), y_driver = pool_is_driver(y->pool);
+	const struct finding_call *x = a, *y = b;
+	double growth = (y->bytes_per_step > 0 ? y->bytes_per_step : 0) -
+			(x->bytes_per_step > 0 ? x->bytes_per_step : 0);
+	bool x_driver = pool_is_driver(x->event_type), y_driver = pool_is_driver(y->event_type);
 
-	if (x->level != y->level)
-		return x->level < y->level ? -1 : 1;
+	if (x->kernel != y->kernel)
+		return x->kernel ? 1 : -1;
 	/* A pool takes its memory from the driver: blocks of pools say more. */
 	if (x_driver != y_driver)
 		return x_driver ? 1 : -1;
@@ -700,36 +740,37 @@ static int by_growth(const void *a, const void *b)
 		return x->left_bytes > y->left_bytes ? -1 : 1;
 	if (x->calls != y->calls)
 		return x->calls > y->calls ? -1 : 1;
-	if (x->name != y->name && strcmp(x->name, y->name) != 0)
+	if (strcmp(x->name, y->name) != 0)
 		return strcmp(x->name, y->name);
 	if (x->device != y->device)
 		return x->device < y->device ? -1 : 1;
-	return x->pool - y->pool;
+	return x->event_type - y->event_type;
 }
 
 static void fill(const struct launches_state *s, const struct replay *replay,
-		 const struct entry *entry, struct launches_entry *out)
+		 const struct entry *entry, struct findings *found, struct finding_call *out)
 {
 	const struct call *call = &s->calls[entry->call];
 	uint32_t base = replay_totals(replay)->dropped_events > 0 ? s->first_ended : 1;
 
-	*out = (struct launches_entry){
-		.name = s->names.data + call->name,
-		.level = (enum launches_level)call->level,
+	*out = (struct finding_call){
+		.kind = call->level == LAUNCHES_KERNEL ? "kernel" : "operator",
+		.name = findings_text(found, s->names.data + call->name),
+		.kernel = call->level == LAUNCHES_KERNEL,
 		.outside = call->outside,
 		.device = entry->device,
-		.pool = entry->pool,
+		.event_type = entry->pool,
 		.calls = call->calls,
 		.left_bytes = call->outside ? entry->held : entry->left,
 		.largest_bytes = call->outside ? 0 : entry->largest,
 		.freed_bytes = entry->freed,
-		.held_bytes = entry->held,
-		.held_blocks = entry->held_blocks,
-		.first_bytes = entry->first,
-		.last_bytes = entry->last,
+		.end_bytes = entry->held,
+		.end_blocks = entry->held_blocks,
+		.first_step_bytes = entry->first,
+		.last_step_bytes = entry->last,
 	};
 	if (s->ended > base && base > 0)
-		out->growth_bytes =
+		out->bytes_per_step =
 			((double)entry->last - (double)entry->first) / (double)(s->ended - base);
 }
 
@@ -743,66 +784,76 @@ static bool is_told(const struct launches_state *s, const struct entry *entry)
 }
 
 /* 0 or -ENOMEM. */
-static int find(struct launches_state *s, const struct replay *replay, struct launches *out)
+static int add_entries(const struct launches_state *end, const struct replay *replay,
+		       struct finding_range *range, struct findings *out)
 {
-	bool *has_memory;
-	size_t i;
-	int r = finish(s, replay);
+	bool *has_memory = calloc(end->call_count + 1, sizeof(*has_memory));
+	struct finding_call *call = NULL;
+	size_t i, count = end->entry_count + end->call_count;
 
-	*out = (struct launches){0};
-	out->steps = s->ended;
-	memcpy(out->known, s->known, sizeof(out->known));
-	has_memory = calloc(s->call_count + 1, sizeof(*has_memory));
-	out->entries = calloc(s->entry_count + s->call_count + 1, sizeof(*out->entries));
-	if (r < 0 || has_memory == NULL || out->entries == NULL) {
-		free(has_memory);
-		launches_fini(out);
-		return -ENOMEM;
-	}
-	for (i = 0; i < s->entry_count; i++) {
-		if (!is_told(s, &s->entries[i]))
-			continue;
-		has_memory[s->entries[i].call] = true;
-		fill(s, replay, &s->entries[i], &out->entries[out->count++]);
-	}
-	for (i = 0; i < s->call_count; i++) {
-		struct entry none = {.call = (uint32_t)i, .device = s->calls[i].device};
+	for (i = 0; i < count && has_memory != NULL; i++) {
+		size_t number = i - end->entry_count;
+		struct entry none = {0};
+		const struct entry *entry = &none;
 
-		if (!has_memory[i] && s->calls[i].calls > 0)
-			fill(s, replay, &none, &out->entries[out->count++]);
+		if (i < end->entry_count) {
+			entry = &end->entries[i];
+			if (!is_told(end, entry))
+				continue;
+			has_memory[entry->call] = true;
+		} else {
+			none = (struct entry){.call = (uint32_t)number,
+					      .device = end->calls[number].device,
+					      .pool = POOL_UNKNOWN};
+			if (has_memory[number] || end->calls[number].calls == 0)
+				continue;
+		}
+		call = FINDINGS_ADD_TO(out, call, range);
+		if (call == NULL)
+			break;
+		fill(end, replay, entry, out, call);
 	}
 	free(has_memory);
-	if (out->count > 0)
-		qsort(out->entries, out->count, sizeof(*out->entries), by_growth);
+	if (has_memory == NULL || out->failed)
+		return -ENOMEM;
+	if (range->count > 1)
+		qsort(FINDINGS(out, call) + range->first, range->count, sizeof(*call), by_growth);
 	return 0;
 }
 
-void launches_fini(struct launches *launches)
+static int launches_judge(const void *state, struct replay *replay, struct findings *out)
 {
-	free(launches->entries);
-	*launches = (struct launches){0};
+	struct finding_range range = {0};
+	struct finding_calls *calls;
+	struct launches_state end;
+	int r = end_init(state, &end);
+
+	if (r == 0)
+		r = finish(&end, replay);
+	if (r == 0)
+		r = add_entries(&end, replay, &range, out);
+	calls = r == 0 ? FINDINGS_ADD(out, calls) : NULL;
+	if (calls != NULL)
+		*calls = (struct finding_calls){.steps = end.ended,
+						.operators = end.known[LAUNCHES_OPERATOR],
+						.kernels = end.known[LAUNCHES_KERNEL],
+						.entries = range};
+	end_fini(&end);
+	return calls == NULL ? -ENOMEM : 0;
 }
 
 static int launches_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
-	struct launches launches;
-	int r = find(state, view->replay, &launches);
-
-	if (r == 0)
-		launches_add_text(&launches, view->lines, out);
-	launches_fini(&launches);
-	return r;
+	(void)state;
+	calls_text(view->found, view->lines, out);
+	return 0;
 }
 
 static int launches_json(void *state, const struct analysis_view *view, struct json *json)
 {
-	struct launches launches;
-	int r = find(state, view->replay, &launches);
-
-	if (r == 0)
-		launches_add_json(&launches, view->lines, json);
-	launches_fini(&launches);
-	return r;
+	(void)state;
+	calls_json(view->found, view->lines, json);
+	return 0;
 }
 
 const struct analysis analysis_launches = {
@@ -816,6 +867,7 @@ const struct analysis analysis_launches = {
 		1u << ROW_ATB_START | 1u << ROW_ATB_END | 1u << ROW_KERNEL_LAUNCH |
 		1u << ROW_ATB_KERNEL_START,
 	.row = launches_row,
+	.judge = launches_judge,
 	.text = launches_text,
 	.long_json = true,
 	.json = launches_json,

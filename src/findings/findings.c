@@ -21,6 +21,7 @@ enum field_type {
 	FIELD_parts,
 	FIELD_pool,
 	FIELD_some_pool,
+	FIELD_any_pool,
 	FIELD_device,
 	FIELD_text,
 	FIELD_verdict,
@@ -277,6 +278,12 @@ static void json_field(const struct findings *found, const struct field *field, 
 	case FIELD_pool:
 	case FIELD_some_pool:
 		json_string(json, name, pool_event_type(*(const finding_pool *)at));
+		break;
+	case FIELD_any_pool:
+		if (*(const finding_any_pool *)at == POOL_UNKNOWN)
+			json_null(json, name);
+		else
+			json_string(json, name, pool_event_type(*(const finding_any_pool *)at));
 		break;
 	case FIELD_device:
 		device_text(*(const finding_device *)at, device);

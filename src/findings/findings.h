@@ -39,6 +39,7 @@ typedef double finding_tenths;
 typedef double finding_parts;
 typedef uint8_t finding_pool;
 typedef uint8_t finding_some_pool;
+typedef uint8_t finding_any_pool;
 typedef enum device_when finding_moment;
 typedef uint32_t finding_device;
 typedef uint32_t finding_stack;
@@ -286,6 +287,12 @@ void devices_text(const struct findings *found, bool all, struct strbuf *out);
 /* For the screen: "GPU 0 then: 1.1 of 140 GiB = PyTorch pool 340 MiB + cuBLAS 130 + context 539 + kernels 96 MiB" and a newline. */
 void device_brief(const struct findings *found, const struct finding_device_memory *device,
 		  struct strbuf *out);
+
+/* ---- call_sentences.c ---- */
+
+/* A table of at most `lines` names of operators and of kernels; as JSON a key "launches", an entry for each. */
+void calls_text(const struct findings *found, uint32_t lines, struct strbuf *out);
+void calls_json(const struct findings *found, uint32_t lines, struct json *json);
 
 /* ---- waste_sentences.c ---- */
 
