@@ -36,6 +36,12 @@ void host_growth_sentence(const struct findings *found, const struct finding_hos
 		strbuf_addf(out, "; recorded blocks of the CPU account for %.0f %% of it",
 			    100 * growth->explained);
 	strbuf_add_char(out, '.');
+	/* PyTorch gives its workers this name. */
+	if (!growth->own && strcmp(growth->name, "pt_data_worker") == 0)
+		strbuf_add_str(
+			out,
+			" These are workers of a DataLoader: look at the lists, dicts and caches "
+			"that its Dataset fills.");
 }
 
 void host_kill_sentence(const struct findings *found, const struct finding_host_kill *kill,

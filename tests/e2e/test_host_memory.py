@@ -18,21 +18,22 @@ def host_of(msmemscope, run):
 
 
 def test_growth_of_a_worker_is_found_with_its_process(msmemscope, program):
-    """Two of six children grow; they call no hook and have no trace. Others swing, fill a cache, end early, or stand still."""
-    run = msmemscope("--", *program("host_tree", 16, "grows", "swings", "grows", "fills", "ends", "still")).check()
+    """Two of six children grow; they call no hook and have no trace, and have the name of PyTorch's. Others swing, fill a cache, end early, or stand still."""
+    run = msmemscope("--", *program("host_tree", 16, "pt_data_worker", "swings", "pt_data_worker", "fills", "ends", "still")).check()
     truth = json.loads(run.stdout)
     info, processes = host_of(msmemscope, run)
     children = dict(truth["children"])
     assert {pid: process["name"] for pid, process in processes.items() if not process["own"]} == children
-    assert {pid for pid, process in processes.items() if process["grows"]} == {pid for pid, kind in children.items() if kind == "grows"}
+    assert {pid for pid, process in processes.items() if process["grows"]} == {pid for pid, kind in children.items() if kind == "pt_data_worker"}
     assert all(process["parent"] == info["pid"] for process in processes.values() if not process["own"])
     (growth,) = info["host_growth"]
-    assert growth["name"] == "grows" and growth["processes"] == 2 and not growth["own"]
-    assert growth["pids"] == ", ".join(str(pid) for pid, kind in children.items() if kind == "grows")
+    assert growth["name"] == "pt_data_worker" and growth["processes"] == 2 and not growth["own"]
+    assert growth["pids"] == ", ".join(str(pid) for pid, kind in children.items() if kind == "pt_data_worker")
     assert growth["bytes_per_step"] == pytest.approx(2 * KEEP, rel=0.25)
     assert info["verdict"] == "suspect"
     said = " ".join(run.stderr.split())
-    assert f"GROWTH of host memory: RSS of 2 processes grows (pids {growth['pids']}) grows: +" in said, run.stderr
+    assert f"GROWTH of host memory: RSS of 2 processes pt_data_worker (pids {growth['pids']}) grows: +" in said, run.stderr
+    assert "These are workers of a DataLoader: look at the lists, dicts and caches that its Dataset fills." in said, run.stderr
     report = (Path(run.project().path) / "report.txt").read_text(encoding="utf-8")
     assert "Host memory of 7 processes" in report and growth["sentence"] in report
     assert processes[info["pid"]]["pinned_peak_bytes"] == 1 << 20
@@ -46,7 +47,7 @@ def test_growth_of_a_worker_is_found_with_its_process(msmemscope, program):
     assert resident and max(resident) <= processes[info["pid"]]["peak_bytes"]
     # What each had, to within what a sample may miss.
     for pid, kind in children.items():
-        least = {"grows": truth["steps"] * KEEP, "fills": truth["steps"] // 3 * KEEP, "swings": 16 << 20}.get(kind, 0)
+        least = {"pt_data_worker": truth["steps"] * KEEP, "fills": truth["steps"] // 3 * KEEP, "swings": 16 << 20}.get(kind, 0)
         assert 0.85 * least <= processes[pid]["peak_bytes"] <= 1.2 * least + (8 << 20), (kind, processes[pid])
     assert {processes[pid]["ended"] for pid, kind in children.items() if kind == "ends"} == {True}
 

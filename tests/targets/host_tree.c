@@ -45,7 +45,8 @@ static _Noreturn void child(const char *kind, unsigned steps)
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)prctl(PR_SET_NAME, kind);
 	for (unsigned i = 0; strcmp(kind, "ends") != 0 || i < steps / 3; i++) {
-		if (strcmp(kind, "grows") == 0 || (strcmp(kind, "fills") == 0 && i < steps / 3))
+		if (strcmp(kind, "grows") == 0 || strcmp(kind, "pt_data_worker") == 0 ||
+		    (strcmp(kind, "fills") == 0 && i < steps / 3))
 			keep(KEEP);
 		if (strcmp(kind, "swings") == 0 && i % 12 == 0) {
 			swing = mmap(NULL, SWING, PROT_READ | PROT_WRITE,
