@@ -21,6 +21,9 @@ _READS_MAX = 10000  # of one line, without a step and without a new peak: a loop
 _GROWTHS_MAX = 3  # so often such a loop goes on because it takes memory: one that gathers data, or one that never ends
 _HOW = (" read as 0", " read without its value", " taken as full (upper bound)")  # enum rt_sim_unknown of the simulated NPU
 
+# What integers are larger by that nobody computed: more than hides below a peak, and not so much that a loop over it takes minutes.
+_MORE = 100003 if "MSMEMSCOPE_DRY_OTHER" in os.environ else 0
+
 _wanted = 0  # steps after which the program ends; 0: it ends by itself
 _taken = 0
 _marked = False  # the program marks steps itself: those of its optimizers do not count
@@ -29,6 +32,7 @@ _listener = None  # of mstx; ctypes does not keep it
 _values = None  # listener of the simulated NPU or CUDA
 _cuda = None  # the simulated CUDA; None: an NPU
 _missing = None  # what the simulated CUDA could not do, most lately
+_told_times = 0  # values
 _numbers = False  # the program read an integer that nobody computed
 _workspaces = 0  # the largest that a convolution may have
 _reads = {}  # text about a value: how often it was read since the latest step
@@ -94,7 +98,7 @@ def _frames(frame):
 
 def _users_frame():
     """Of this thread; of the main thread if nothing here is the user's own, as in autograd's threads."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(1)  # the caller's may be the last: threads of autograd have none of their own
     if not any(_is_users(code.co_filename) for code, _, _ in _frames(frame)):
         frame = sys._current_frames().get(threading.main_thread().ident, frame)
     return frame
@@ -102,6 +106,8 @@ def _users_frame():
 
 def _value(kind, _name, how=None):
     """The thread that is here has got a value that nobody computed, or a shape that follows from one."""
+    global _told_times
+    _told_times += 1
     try:
         where = _site(_frames(_users_frame()))
         text = where + (how or _HOW[min(kind, len(_HOW) - 1)])
@@ -135,6 +141,8 @@ def _npu_is_here(_module):
     global _values
     _values = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_char_p)(_value)
     ctypes.CDLL("libruntime.so").rtSimListen(_values)
+    from ._small import install_reads
+    install_reads(sys.modules["torch"], lambda: _told_times, _number, _MORE)
 
 
 def _told(kind, what):
@@ -185,7 +193,7 @@ def _cuda_is_here(torch):
         _cuda.simcuda_refuse(f"torch {torch.__version__} has no kernels for a card of capability {card[0]}.{card[1]}, "
                              f"only {', '.join(kinds)}".encode())
     from ._small import install
-    install(torch, _cuda, lambda how: _value(0, None, how), _number, 1 if "MSMEMSCOPE_DRY_OTHER" in os.environ else 0)
+    install(torch, _cuda, lambda how: _value(0, None, how), _number, _MORE)
 
 
 def _compiler_is_here(_module):

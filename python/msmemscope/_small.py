@@ -138,9 +138,7 @@ class Small:
 
     def _changed_number(self, value):
         """Of an integer that is not known: another one where the command asks for it, so that it sees whether sizes follow."""
-        if isinstance(value, list):
-            return [self._changed_number(part) for part in value]
-        return value + self._more if type(value) is int else value
+        return changed_number(value, self._more)
 
     def read(self, _name, func, args, kwargs):
         taken = _Operands(self, args, kwargs) if self._shadows else None
@@ -264,6 +262,39 @@ class Small:
         return self.called(name, func, args, kwargs)
 
 
+def changed_number(value, more):
+    if isinstance(value, list):
+        return [changed_number(part, more) for part in value]
+    return value + more if type(value) is int else value
+
+
+def _hide(torch):
+    """Modules of PyTorch take other ways where functions are overridden; what we do is none of their business."""
+    torch.overrides.has_torch_function = lambda operands: any(
+        type(operand) not in (torch.Tensor, torch.nn.Parameter) and hasattr(type(operand), "__torch_function__") for operand in operands)
+
+
+def install_reads(torch, told_times, counted, more):
+    """For a device that computes small tensors itself: only integers that it did not compute are looked at, which it tells while they are read."""
+    reads, integers = _READS | {"cpu", "to"}, (torch.int64, torch.int32)
+
+    class Reads(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if getattr(func, "__name__", None) not in reads or args[0].dtype not in integers:
+                return func(*args, **kwargs or {})
+            before = told_times()
+            value = func(*args, **kwargs or {})
+            if told_times() == before:
+                return value
+            counted()
+            if not more:
+                return value
+            return value.add_(more) if isinstance(value, torch.Tensor) else changed_number(value, more)
+
+    Reads().__enter__()
+    _hide(torch)
+
+
 def install(torch, library, *listeners):
     small, data = Small(torch, library, *listeners), torch.Tensor.data.__get__
     tracing, Tensor = torch._C._get_tracing_state, torch.Tensor
@@ -283,6 +314,4 @@ def install(torch, library, *listeners):
             return small.handle(name, func, args, kwargs or {})
 
     SmallTensors().__enter__()
-    # Modules of PyTorch take other ways where functions are overridden; what we do is none of their business.
-    torch.overrides.has_torch_function = lambda operands: any(
-        type(operand) not in (Tensor, torch.nn.Parameter) and hasattr(type(operand), "__torch_function__") for operand in operands)
+    _hide(torch)

@@ -175,7 +175,7 @@ static bool lacks_torch(const char *python, const struct dry_device *device, str
 {
 	static const char probe[] =
 		"import importlib.util as u, importlib.metadata as m, os, re\n"
-		"for n in ('torch', 'torch_npu'):\n"
+		"for n in ('torch', 'torch_npu', 'mindspore'):\n"
 		"    s = u.find_spec(n)\n"
 		"    if s:\n"
 		"        try: v = m.version(n)\n"
@@ -196,7 +196,7 @@ static bool lacks_torch(const char *python, const struct dry_device *device, str
 	const char *argv[] = {python, "-c", probe, NULL};
 	const struct child_variable changes[] = {{"MSMEMSCOPE_DISABLE", "1"}, {NULL, NULL}};
 	struct strbuf output = {0};
-	char torch[64], npu[64], cuda[64], cudnn[64];
+	char torch[64], npu[64], cuda[64], cudnn[64], mindspore[64];
 	bool lacks = false;
 
 	/* An interpreter that cannot say it says more when it runs. */
@@ -205,13 +205,17 @@ static bool lacks_torch(const char *python, const struct dry_device *device, str
 
 		read_answer(text, "torch", torch, sizeof(torch));
 		read_answer(text, "torch_npu", npu, sizeof(npu));
+		read_answer(text, "mindspore", mindspore, sizeof(mindspore));
 		read_answer(text, "cuda", cuda, sizeof(cuda));
 		read_answer(text, "cudnn", cudnn, sizeof(cudnn));
 		read_answer(text, "libraries", out->directory, sizeof(out->directory));
 		out->cuda = read_version(cuda, 1000, 10, 0);
 		out->cudnn = read_version(cudnn, cudnn[0] == '8' ? 1000 : 10000, 100, 1);
 		lacks = torch[0] == '\0' || (device->card != NULL ? cuda[0] : npu[0]) == '\0';
-		if (torch[0] == '\0')
+		if (torch[0] == '\0' && mindspore[0] != '\0')
+			cli_say("%s has MindSpore %s and no torch; dryrun runs PyTorch programs, not those of MindSpore",
+				python, mindspore);
+		else if (torch[0] == '\0')
 			cli_say("%s has no torch; dryrun runs PyTorch programs", python);
 		else if (device->card != NULL && lacks)
 			cli_say("%s has torch %s, which is not built for CUDA; a dry run for %s needs a torch that is (pip install torch===%.*s); no card and no library of CUDA",
@@ -308,7 +312,7 @@ static bool is_unanswered(const struct dry_result *run)
 	else if (!dry_is_fine(run))
 		cli_say("the program failed before it used %s", device);
 	else
-		cli_say("the program used no memory of %s; its tensors must be on the device %s",
+		cli_say("the program used no memory of %s; its tensors must be PyTorch's, on the device %s",
 			device, run->device.card != NULL ? "\"cuda\"" : "\"npu\" (torch_npu)");
 	return true;
 }
@@ -336,7 +340,7 @@ static bool differs(const struct dry_result *run, const struct dry_result *other
 {
 	return dry_is_whole(other) == dry_is_whole(run)
 		       ? other->needs != run->needs || other->reserves != run->reserves
-		       : other->needs > run->needs;
+		       : other->needs > run->needs || dry_ran_out(other);
 }
 
 /* The runs that say more of the same program on the device of its figures: where its memory is, and how sure the figures are. */

@@ -78,8 +78,6 @@ static void set_cuda(const struct dry_device *device, const struct dry_torch *to
 	if (torch->cudnn > 0)
 		(void)setenv("SIMCUDA_CUDNN", text, 1);
 	(void)setenv("SIMCUDA_WORKSPACE", device->lean ? "none" : "most", 1);
-	if (device->other)
-		(void)setenv("MSMEMSCOPE_DRY_OTHER", "1", 1);
 	/* Kernels that PyTorch compiles at run time would be kept for later, real runs. */
 	(void)setenv("USE_PYTORCH_KERNEL_CACHE", "0", 1);
 	/* Which cards this machine has does not matter. */
@@ -94,6 +92,8 @@ static void set_environment(const struct dry_device *device, uint32_t steps)
 	(void)setenv("MSMEMSCOPE_DRY", device->name, 1);
 	(void)snprintf(text, sizeof(text), "%u", steps);
 	(void)setenv("MSMEMSCOPE_DRY_STEPS", text, 1);
+	if (device->other)
+		(void)setenv("MSMEMSCOPE_DRY_OTHER", "1", 1);
 }
 
 /* ---- the launch ---- */

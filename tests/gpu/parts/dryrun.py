@@ -11,7 +11,7 @@ CARD = os.environ.get("DRY_CARD", "h200")
 SCRIPT = PROGRAMS / "dry.py"
 NEEDS, RESERVES = 0.001, 0.01
 CONVOLUTIONS = 0.35  # a range is at most this wide
-REFUSED = ("recurrent", "factorised", "transformed", "compiled", "other_streams", "repeated")
+REFUSED = ("recurrent", "factorised", "transformed", "compiled", "other_streams", "repeated", "counted")
 
 
 def names():

@@ -320,6 +320,67 @@ def masked():
 
 
 @script
+def padded():
+    """Lengths that the host has, and the mask that follows from them: known, though small kernels compute them."""
+    lengths = torch.tensor([5, 64, 33]).to("cuda")
+    longest = int(lengths.max())
+    mask = torch.arange(longest, device="cuda")[None] < lengths[:, None]
+    x = torch.randn(3, longest, 512, device="cuda")
+    for _ in range(STEPS):
+        assert not mask.all() and mask.any()
+        x[mask] @ torch.full((512, 512), 2.0, device="cuda")
+
+
+@script
+def guarded():
+    """Checks as programs have them for one number."""
+    model = mlp()
+    optimizer = adamw(model)
+    for _ in range(STEPS):
+        loss = model(torch.randn(64, 512, device="cuda")).square().mean()
+        if torch.isnan(loss) or torch.isinf(loss) or not torch.isfinite(loss):
+            raise ValueError("not finite")
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@script
+def generates():
+    """Until each row has its last token, which no row of random weights has soon."""
+    words, head = nn.Embedding(1 << 20, 64).cuda(), nn.Linear(64, 1 << 20).cuda()
+    tokens = torch.zeros(2, 1, dtype=torch.long, device="cuda")
+    kept, done = torch.empty(2, 0, 64, device="cuda"), torch.zeros(2, dtype=torch.bool, device="cuda")
+    with torch.no_grad():
+        for _ in range(100):
+            x = words(tokens[:, -1:])
+            kept = torch.cat([kept, x], 1)
+            token = head(x).argmax(-1)
+            tokens = torch.cat([tokens, token], 1)
+            done = done | (token[:, 0] == 7)
+            if done.all():
+                break
+
+
+@script
+def sparse_rows():
+    """Of rows that come twice the gradient has one."""
+    model = nn.Embedding(10000, 64, sparse=True).cuda()
+    optimizer = torch.optim.SparseAdam(model.parameters())
+    for _ in range(STEPS):
+        model(torch.randint(0, 10000, (32, 20), device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@script
+def counted():
+    """A size that follows from values."""
+    above = int((torch.randn(1000, 300, device="cuda") > 0).sum())
+    torch.zeros(above, 16, device="cuda")
+
+
+@script
 def repeated():
     x = torch.randn(100, 512, device="cuda")
     counts = (x[:, 0] > 0).long() + 1
