@@ -1956,6 +1956,6 @@ int main(void)
 		cmocka_unit_test(facts_of_any_allocation_are_kept_apart),
 	};
 
-	return cmocka_run_group_tests_name("replay", tests, unit_make_directory,
+	return cmocka_run_group_tests_name("replay", tests, unit_make_directory_in_memory,
 					   unit_remove_empty_directory);
 }

@@ -29,14 +29,26 @@
 /* Made and removed by the two functions below, which serve as setup and teardown of a test or of a group. */
 static char unit_directory[200];
 
+static inline int unit_make_directory_in(const char *parent)
+{
+	(void)snprintf(unit_directory, sizeof(unit_directory), "%s/mscope-unit-XXXXXX", parent);
+	return mkdtemp(unit_directory) == NULL;
+}
+
 static inline int unit_make_directory(void **state)
 {
 	const char *parent = getenv("TMPDIR");
 
 	(void)state;
-	(void)snprintf(unit_directory, sizeof(unit_directory), "%s/mscope-unit-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(unit_directory) == NULL;
+	return unit_make_directory_in(parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
+}
+
+/* In memory where there is some: for tests that map thousands of small files, each of which a disk takes milliseconds to unmap. */
+static inline int unit_make_directory_in_memory(void **state)
+{
+	if (unit_make_directory_in("/dev/shm") == 0)
+		return 0;
+	return unit_make_directory(state);
 }
 
 /* With all that is in it. */
