@@ -61,8 +61,22 @@ def first_address(path):
     return int(loads[0][2], 16)
 
 
+def lines_of(program, pcs, count):
+    """[(file, line) or None of each block, by its ordinal] of a program that has count - 1 blocks and wrote their addresses to pcs."""
+    base = first_address(program)
+    addresses = "\n".join(f"{base + address:x}" for (address,) in struct.iter_unpack("Q", pcs.read_bytes()))
+    said = subprocess.run(["addr2line", "-e", program], input=addresses, capture_output=True, text=True, check=True).stdout
+    lines = [None]
+    for where in said.splitlines():
+        file, _, number = where.split(" (")[0].rpartition(":")
+        file = os.path.normpath(file)
+        inside = file.startswith(f"{ROOT}/src/") and number.isdigit()
+        lines.append((file[len(str(ROOT)) + 1:], int(number)) if inside else None)
+    return lines[:count]
+
+
 def block_lines():
-    """{M: [(file, line) or None of each block, by its ordinal]} of the command and of the collector."""
+    """{M: the same} of the command and of the collector."""
     pcs = COVERED / "pcs"
     pcs.mkdir(exist_ok=True)
     subprocess.run([DIST / "bin" / "msmemscope", "-q", "-o", pcs / "out", "--", "/usr/bin/python3", "-c", "pass"], check=True,
@@ -70,16 +84,7 @@ def block_lines():
     found = {}
     for program in (DIST / "bin" / "msmemscope", DIST / "lib64" / "libascend_kernel_hook.so"):
         count = section_bytes(program, "__sancov_guards") // 4 + 1
-        base = first_address(program)
-        addresses = "\n".join(f"{base + address:x}" for (address,) in struct.iter_unpack("Q", (pcs / str(count)).read_bytes()))
-        said = subprocess.run(["addr2line", "-e", program], input=addresses, capture_output=True, text=True, check=True).stdout
-        lines = [None]
-        for where in said.splitlines():
-            file, _, number = where.split(" (")[0].rpartition(":")
-            file = os.path.normpath(file)
-            inside = file.startswith(f"{ROOT}/src/") and number.isdigit()
-            lines.append((file[len(str(ROOT)) + 1:], int(number)) if inside else None)
-        found[count] = lines[:count]
+        found[count] = lines_of(program, pcs / str(count), count)
     return found
 
 

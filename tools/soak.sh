@@ -34,6 +34,8 @@ allocator_releases=${ALLOCATOR_RELEASES:-2.1.2 2.2.2 2.3.1 2.4.1 2.5.1 2.6.0 2.7
 npu_texts=${NPU_TEXTS:-40} # settings of torch_npu's pool, 40 random programs each
 npu_releases=${NPU_RELEASES-} # besides that of build/venv-npu; each takes up to 7 GB
 mended=${MENDED:-40}
+mutants=${MUTANTS:-40}
+seed=${SEED:-$(date +%s)} # of the mutants
 fuzz_lanes=${FUZZ_LANES:-$(($(nproc) < 3 ? 3 : $(nproc)))} # fuzzers at a time
 
 processes_py=tests/e2e/test_processes.py
@@ -218,6 +220,12 @@ loaded() {
 		--listed=tests/check.list --waiting tests/e2e
 }
 
+# Which lines a test executes is asked once (30 minutes of CPU time); the results of all runs stay in build/mutants.
+soak_mutants() {
+	[ -s build/covered/tests ] || step "mutants: which lines each end-to-end test executes" "$python" tools/covered.py run tests/e2e
+	step "mutants: $mutants wrong lines, seed $seed" "$python" tools/mutants.py run "$seed" "$mutants"
+}
+
 soak_parquet() {
 	step "parquet: $parquets random files, read by pyarrow and DuckDB" suite parquet tests/e2e/test_parquet.py --parquets="$parquets" -rP
 }
@@ -245,7 +253,7 @@ soak() {
 	done
 }
 
-parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator npu-pool networks keepers page fleet parquet spark fuzz clients operators dryrun wheels mindspore sdist hooks torch rounds"
+parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator npu-pool networks keepers page fleet parquet spark fuzz clients operators dryrun wheels mindspore sdist hooks torch mutants rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)
