@@ -3,6 +3,8 @@
  * msmemscope whatif RUN...: what PyTorch's pool would have reserved under other settings, limits or cards. RUN is a memory snapshot of
  * PyTorch, or anything that engine/input.h opens. twin/what_if.h has the rules.
  */
+#include <string.h>
+
 #include "cli/cli.h"
 #include "cli/pool_answers.h"
 #include "cli/whatif_batch.h"
@@ -103,16 +105,19 @@ static bool knows(const struct options *options, bool npu, const char **out_word
 /* Whether what was asked can be read; says why not. */
 static bool is_sensible(const struct options *options)
 {
-	struct mscope_error err = {0}, ignored = {0};
+	struct mscope_error err = {0}, npu_err = {0};
 	const char *word, *npu_word;
 
 	if (options->limit.percent != 0 || options->card.percent != 0) {
 		cli_say("--limit and --card are sizes, such as 8G");
 		return false;
 	}
-	if (knows(options, false, &word, &err) || knows(options, true, &npu_word, &ignored))
+	if (knows(options, false, &word, &err) || knows(options, true, &npu_word, &npu_err))
 		return true;
-	cli_say("%s: %s", word, err.message);
+	if (strcmp(err.message, npu_err.message) == 0)
+		cli_say("%s: %s", word, err.message);
+	else
+		cli_say("%s: %s; on an NPU: %s", word, err.message, npu_err.message);
 	return false;
 }
 

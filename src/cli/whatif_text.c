@@ -172,6 +172,10 @@ static void add_fits(struct strbuf *out, const struct what_if *w,
 
 static void add_notes(struct strbuf *out, const struct what_if *w)
 {
+	if (w->history->blocks_only && w->history->fraction > 0)
+		strbuf_add_str(
+			out,
+			"torch_npu does not report requests that the memory fraction refused, so the recording may lack some.\n");
 	if (w->history->blocks_only)
 		strbuf_add_str(
 			out,
@@ -200,10 +204,12 @@ void whatif_text(const struct what_if *w, const struct what_if_choice *choice, s
 {
 	size_t width = 0, peak_width = 10;
 
-	strbuf_addf(out, "PyTorch pool on %s %" PRIu32 " (%s 2.%" PRIu32 "%s, %s%s): ",
-		    w->history->npu ? "NPU" : "GPU", w->history->device,
-		    w->history->npu ? "torch_npu" : "torch", w->release.minor,
-		    w->release_found ? ", the newest that agrees" : "",
+	strbuf_addf(out, "PyTorch pool on %s %" PRIu32 " (", w->history->npu ? "NPU" : "GPU",
+		    w->history->device);
+	if (w->release.major != 0) /* 0: refused before it was looked for */
+		strbuf_addf(out, "%s 2.%" PRIu32 "%s, ", w->history->npu ? "torch_npu" : "torch",
+			    w->release.minor, w->release_found ? ", the newest that agrees" : "");
+	strbuf_addf(out, "%s%s): ",
 		    w->history->settings[0] == '\0' ? "default settings" : w->history->settings,
 		    w->history->settings_known || w->history->settings[0] != '\0' ? ""
 										  : " assumed");

@@ -521,10 +521,11 @@ int what_if_answer(struct what_if *out, const struct pool_history *history,
 	struct twin_release other;
 	int status;
 
-	*out = (struct what_if){.history = history};
+	*out = (struct what_if){.history = history, .agreement = {.left_at = SIZE_MAX}};
 	status = program_make(&out->program, history);
 	if (status != 0)
 		return status;
+	out->reserved_peak = out->program.reserved_peak;
 	if (history->settings_changed) {
 		snprintf(out->refusal, sizeof(out->refusal),
 			 "The program changed the allocator's settings while it ran; such a run "
@@ -534,7 +535,6 @@ int what_if_answer(struct what_if *out, const struct pool_history *history,
 	status = replay_record(out, choice->torch, err);
 	if (status != 0)
 		return status;
-	out->reserved_peak = out->program.reserved_peak;
 	out->in_use_peak = out->agreement.figures.in_use_peak;
 	out->requested_peak = out->agreement.figures.requested_peak;
 	out->workspace_bytes = largest_workspace(&out->program);

@@ -119,6 +119,7 @@ def test_settings_that_change_while_there_is_memory_are_refused(record, whatif):
     script = "torch.cuda.init()\nkept = request(12 * M)\ntorch.cuda.memory._set_allocator_settings('expandable_segments:True')\nfree(kept)\n"
     pool = whatif(record(script).path, code=1)
     assert "changed the allocator's settings while it ran" in pool["refusal"]
+    assert pool["left_at"] is None and pool["reserved_peak"] > 0
 
 
 def test_an_anonymized_trace_keeps_them(record, whatif, msmemscope, out):
