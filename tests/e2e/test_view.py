@@ -149,6 +149,9 @@ def test_a_long_run_can_be_asked_about_while_it_is_read(msmemscope, view, dist, 
     shown = browser()
     shown.open(view(out / "long").address)
     shown.wait("performance.getEntriesByName('picture').length === 1 && document.getElementById('note').textContent === ''")
+    # Names at the right end, of lines and of the peak, stand below each other.
+    names = sorted(map(float, shown.run("document.getElementById('main').dataset.names").split()))
+    assert len(names) >= 2 and all(after - before >= 16 for before, after in zip(names, names[1:])), names
     assert int(shown.run("document.querySelector('#pools small').textContent.replace(/.*, |\\D/g, '')")) == whole["pools"][0]["blocks"]
 
 

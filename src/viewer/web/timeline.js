@@ -128,9 +128,11 @@ function drawMarkers(pen, place, markers, down) {
   }
 }
 
+const peakTop = ({ plot, y }) => Math.max(plot.y + 8, Math.round(y(pool().peak_bytes)) - 2);
+
 // A small triangle on top of the highest moment of the pool, with its name where there is room.
-function drawPeak(pen, { plot, x, y }, canvas) {
-  const { peak_ns: time, peak_bytes: value } = pool(), at = Math.round(x(time)), top = Math.max(plot.y + 8, Math.round(y(value)) - 2), text = "peak";
+function drawPeak(pen, place, canvas) {
+  const { plot, x } = place, at = Math.round(x(pool().peak_ns)), top = peakTop(place), text = "peak";
   canvas.dataset.peak = "";
   if (pool().dropped_peak || at < plot.x || at > plot.x + plot.width) return;
   pen.fillStyle = css("--text");
@@ -160,7 +162,9 @@ export function drawTimeline(canvas, series, run) {
   // The device may hold far more of others: then it is told and not drawn, and the pool keeps its room.
   const far = device > 2 * own, top = Math.max(own, state.lines && !far ? device : 0, state.rss ? most(series, ["resident"]) : 0);
   const place = axes(pen, width, height, view, top * (1.08 + lanes * LANE / Math.max(100, height - 60)), run.from_ns);
-  const labels = run.markers.some(one => one.kind !== "mark" && place.x(one.time_ns) > place.plot.x + place.plot.width - 240) ? [place.plot.y + 8 + lanes * LANE] : [];
+  const isRight = time => place.x(time) > place.plot.x + place.plot.width - 240; // where names of lines stand
+  const labels = run.markers.some(one => one.kind !== "mark" && isRight(one.time_ns)) ? [place.plot.y + 8 + lanes * LANE] : [];
+  if (isRight(pool().peak_ns)) labels.push(peakTop(place) - 5);
   pen.save();
   pen.beginPath();
   pen.rect(place.plot.x, 0, place.plot.width, height);
@@ -179,6 +183,7 @@ export function drawTimeline(canvas, series, run) {
   drawRanges(pen, place.plot, place.x, ranges);
   drawMarkers(pen, place, run.markers, lanes * LANE);
   drawPeak(pen, place, canvas);
+  canvas.dataset.names = labels.join(" ");
   pen.restore();
   drawMoments(pen, place.plot, place.x, lanes * LANE);
 }
