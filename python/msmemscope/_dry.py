@@ -193,7 +193,7 @@ def _cuda_is_here(torch):
         _cuda.simcuda_refuse(f"torch {torch.__version__} has no kernels for a card of capability {card[0]}.{card[1]}, "
                              f"only {', '.join(kinds)}".encode())
     from ._small import install
-    install(torch, _cuda, lambda how: _value(0, None, how), _number, _MORE)
+    install(torch, _cuda, lambda how: _value(0, None, how), lambda: _told_times, _number, _MORE)
 
 
 def _compiler_is_here(_module):

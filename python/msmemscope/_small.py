@@ -80,10 +80,11 @@ class _Operands:
 
 
 class Small:
-    """`told(how)` hears of each guess that the host reads, `counted()` if it is an integer, which may decide a size. `more` is added to these."""
+    """`told(how)` hears of each guess that the host reads, `counted()` if it is an integer, which may decide a size. `more` is added to
+    these. `times()`: how many values that nobody computed were read so far, here or in C."""
 
-    def __init__(self, torch, library, told, counted, more):
-        self.torch, self._library, self._told, self._counted, self._more = torch, library, told, counted, more
+    def __init__(self, torch, library, told, times, counted, more):
+        self.torch, self._library, self._told, self._times, self._counted, self._more = torch, library, told, times, counted, more
         self._shadows = {}  # by the identity of their tensors
         self._plain = (torch.Tensor, torch.nn.Parameter)
         library.simcuda_answer.argtypes = [ctypes.c_int64]
@@ -144,8 +145,9 @@ class Small:
         taken = _Operands(self, args, kwargs) if self._shadows else None
         integer = self._is_integer(args[0])
         if taken is None or not taken.found or not taken.whole:
+            before = self._times()
             value = func(*args, **kwargs)
-            if not integer:
+            if not integer or self._times() == before:
                 return value
             self._counted()
             return self._changed_number(value)
@@ -161,12 +163,13 @@ class Small:
     def copied(self, func, args, kwargs):
         """To the host."""
         shadow, integer = self.of(args[0]), self._is_integer(args[0])
+        before = self._times()
         result = func(*args, **kwargs) if shadow is None else self._quietly(func, args, kwargs)
         if shadow is not None and result.shape == shadow.values.shape:
             result.detach().copy_(shadow.values)
             if shadow.guess:
                 self._told(" read without its values")
-        if integer and (shadow is None or shadow.guess):
+        if integer and self._times() != before:
             self._counted()
             if self._more:
                 result.add_(self._more)
