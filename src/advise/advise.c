@@ -93,6 +93,14 @@ static int best_first(const void *a, const void *b)
 	return x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
 }
 
+/* What is known to take less; of those whose time is not known the one that changes least. */
+static bool is_cheaper(const struct advise_offer *offer, const struct advise_offer *than)
+{
+	if ((offer->seconds >= 0) != (than->seconds >= 0))
+		return offer->seconds >= 0;
+	return offer->seconds >= 0 ? offer->seconds < than->seconds : offer->peak > than->peak;
+}
+
 const struct advise_offer *advise_under_limit(const struct advising *advising)
 {
 	const struct advise_offer *found = NULL;
@@ -100,8 +108,7 @@ const struct advise_offer *advise_under_limit(const struct advising *advising)
 	for (size_t i = 0; i < advising->offer_count; i++) {
 		const struct advise_offer *offer = &advising->offers[i];
 
-		if (offer->peak <= advising->limit && offer->seconds >= 0 &&
-		    (found == NULL || offer->seconds < found->seconds))
+		if (offer->peak <= advising->limit && (found == NULL || is_cheaper(offer, found)))
 			found = offer;
 	}
 	return found;

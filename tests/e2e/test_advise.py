@@ -31,6 +31,10 @@ def advice(msmemscope, project, *options):
     return pool
 
 
+def is_refused(pool, what):
+    return any(one.startswith(f"{what}: ") for one in pool["refused"])
+
+
 def key(one):
     return one["rule"], one.get("class"), one.get("which")
 
@@ -47,7 +51,7 @@ def test_each_figure_is_what_the_changed_program_needs(msmemscope, python, seeds
     truths = {}
     for line in lines(msmemscope.bare(*python, TARGET, "truth", *names).check().stdout):
         truths.setdefault(line["network"], {})[key(line)] = line["peak_bytes"]
-    compared = 0
+    compared = halved = 0
     for name in names:
         pool, truth = advice(msmemscope, projects[name]), truths[name]
         plain = truth.pop(("plain", None, None))
@@ -56,13 +60,14 @@ def test_each_figure_is_what_the_changed_program_needs(msmemscope, python, seeds
         for rule, peak in truth.items():
             one = said.pop(rule, None)
             if one is None:
-                assert peak > (1 - WORTH) * plain, (name, rule, peak, plain)
+                assert peak > (1 - WORTH) * plain or rule[0] == "accumulate" and is_refused(pool, "Gradient accumulation"), (name, rule, peak, plain)
                 continue
+            halved += rule[0] == "accumulate"
             assert abs(one["peak_bytes"] - peak) <= CLOSE * peak, (name, rule, one["peak_bytes"], peak)
             assert one["saved_bytes"] == plain - one["peak_bytes"] > 0
             compared += 1
         assert {rule for rule, _, _ in said} <= {"optimizer_state"}, (name, said)
-    assert compared >= 60
+    assert compared >= 60 and halved >= 5
 
 
 def test_results_that_are_held_through_the_backward_pass_can_be_freed(msmemscope, python, networks):
@@ -108,7 +113,7 @@ def test_the_screen_has_the_best_lines_with_cost_and_source(msmemscope, python):
     assert text[-3:] == ["Not tried:", "  Freeing results earlier: the run has no accesses; record it with --events=alloc,free,access as well.",
                          "Seconds are those of the recorded run, which is slower than one by itself."]
     text = text[:-3]
-    found = [re.fullmatch(r"  -([\d.]+) MiB +(.*?)  +(\+.* per step \(\+\d+ %\)|less precision|no cost)(?:  +(\S+:\d+)(?: and others)?)?", line) for line in text[1:]]
+    found = [re.fullmatch(r"  -([\d.]+) MiB +(.*?)  +(\+.* per step \(\+\d+ %\)|less precision|no cost|two smaller passes)(?:  +(\S+:\d+)(?: and others)?)?", line) for line in text[1:]]
     assert all(found), text
     sizes = [float(one[1]) for one in found]
     assert sizes == sorted(sizes, reverse=True) and found[0][2] == "checkpoint Block (6 of them)"

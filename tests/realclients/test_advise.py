@@ -34,11 +34,11 @@ def test_each_figure_is_what_the_changed_program_needs(client):
             plain = peak
             assert pool["peak_bytes"] == plain
         elif rule not in said:
-            assert peak > (1 - WORTH) * plain, (rule, peak, plain)
+            assert peak > (1 - WORTH) * plain or rule[0] == "accumulate" and any("Gradient accumulation" in one for one in pool["refused"]), (rule, peak, plain)
         else:
             one = said.pop(rule)
             assert abs(one["peak_bytes"] - peak) <= CLOSE * peak, (rule, one, peak)
             assert rule[0] != "offload" or one["seconds_per_step"] == round(2 * one["moved_bytes_per_step"] / (20 << 30), 6)
             compared.add(rule)
-    assert {rule for rule, _, _ in compared} == {"checkpoint", "offload"} and len(compared) >= 6, compared
+    assert {rule for rule, _, _ in compared} >= {"checkpoint", "offload"} and len(compared) >= 6, compared
     assert {rule for rule, _, _ in said} <= {"optimizer_state"}, said

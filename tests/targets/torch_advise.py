@@ -308,7 +308,16 @@ class HalfAdam(torch.optim.Optimizer):
             parameter.add_(state["exp_avg"], alpha=-1e-3)
 
 
-def train(name, change=lambda model: None, none=None, dtype=None):
+def batches(data, parts):
+    """The batch, or parts of it, each made when it is needed."""
+    for part in range(parts):
+        batch = torch.cat([data()] * 32) if ON_GPU else data()
+        batch = (batch if parts == 1 else batch.chunk(parts)[part].clone()).to(DEVICE)
+        yield batch
+        del batch
+
+
+def train(name, change=lambda model: None, none=None, dtype=None, parts=1):
     model, data, optimizer, set_to_none = make(name)
     change(model)
     model.to(DEVICE)
@@ -316,11 +325,11 @@ def train(name, change=lambda model: None, none=None, dtype=None):
     steps = HalfAdam(trained, dtype or torch.float32) if dtype is not None or name == "keeps" else optimizer(trained)
     for _ in range(STEPS):
         steps.zero_grad(set_to_none=set_to_none if none is None else none)
-        batch = (torch.cat([data()] * 32) if ON_GPU else data()).to(DEVICE)
-        loss = model(batch).square().mean()
-        loss.backward()
+        for batch in batches(data, parts):
+            loss = model(batch).square().mean()
+            loss.backward()
+            del loss, batch
         steps.step()
-        del loss, batch
 
 
 def groups(name):
@@ -421,6 +430,7 @@ def truth(name):
             say(name, "offload", apart(lambda: peak_of(name, functools.partial(with_offload, paths))), **{"class": kind, "which": which})
     if name == "keeps":
         say(name, "optimizer_state", apart(lambda: peak_of(name, dtype=torch.bfloat16)))
+    say(name, "accumulate", apart(lambda: peak_of(name, parts=2)))
     say(name, "set_to_none", apart(lambda: peak_of(name, none=True)))
 
 

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two batches of half the size whose gradients are added up. What scales with the batch is not recorded; taken for it is what a forward
+ * pass, its loss and its backward pass make and give back, if its bytes are a multiple of the first dimension of what the model was
+ * given, and if the graph or a module has it, or something of its size. Where the rest decides the peak nothing is offered. The second
+ * of the two passes has all gradients already, and what is added to each is memory of its own until that is done.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advise/advise.h"
+#include "base/map.h"
+
+#define UNSURE 0.01 /* of the peak: the most that may not be known */
+
+/* A forward pass of a whole model, with its backward pass. */
+struct pass {
+	uint32_t call;
+	uint32_t batch;	 /* first dimension of what it was given */
+	size_t from, to; /* until its backward pass is over */
+	size_t next; /* where the next one is over: what the program holds until it has the next result is gone then */
+};
+
+struct work {
+	struct advising *advising;
+	const struct advise_record *record;
+	struct pass *passes;
+	size_t pass_count;
+	size_t *runs; /* of all nodes, in order */
+	size_t run_count;
+	struct map results; /* sizes of what the graph has of it */
+	bool scales;	    /* what libraries need scales with the batch, too */
+};
+
+static int by_value(const void *a, const void *b)
+{
+	const size_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* The first dimension of what a forward pass was given; 0: not known, or not the same for all. */
+static uint32_t batch_of(const struct advise_record *record, uint32_t call)
+{
+	uint32_t batch = 0;
+
+	for (size_t i = 0; i < record->touch_count; i++) {
+		const struct advise_touch *touch = &record->touches[i];
+
+		if (touch->call != call || touch->gives || touch->first == 0)
+			continue;
+		if (batch != 0 && batch != touch->first)
+			return 0;
+		batch = touch->first;
+	}
+	return batch;
+}
+
+/* When the backward pass of nodes is over; 0: it is not in the record. */
+static size_t released(const struct advise_record *record, const struct advise_call *call)
+{
+	const struct advise_node *node = advise_record_node(record, call->end_node - 1);
+	size_t last = 0;
+
+	for (; node != NULL && node >= record->nodes && node->number >= call->first_node; node--)
+		if (node->runs != ADVISE_NEVER && node->released != ADVISE_NEVER &&
+		    node->released > last)
+			last = node->released;
+	return last;
+}
+
+static void find_passes(struct work *work)
+{
+	const struct advise_record *record = work->record;
+
+	for (size_t i = 0; i < record->call_count; i++) {
+		const struct advise_call *call = &record->calls[i];
+		size_t to;
+
+		if (call->parent != ADVISE_NONE || !call->has_nodes ||
+		    call->end_node == call->first_node)
+			continue;
+		to = released(record, call);
+		if (to == 0)
+			continue;
+		work->passes[work->pass_count++] =
+			(struct pass){.call = (uint32_t)i,
+				      .batch = batch_of(record, (uint32_t)i),
+				      .from = call->start,
+				      .to = to,
+				      .next = record->moment_count};
+		if (work->pass_count > 1)
+			work->passes[work->pass_count - 2].next = to;
+	}
+}
+
+/* The pass that a moment is in; NULL: none. */
+static const struct pass *pass_at(const struct work *work, size_t at)
+{
+	for (size_t i = 0; i < work->pass_count; i++)
+		if (at >= work->passes[i].from && at <= work->passes[i].to)
+			return &work->passes[i];
+	return NULL;
+}
+
+static bool is_given(const struct advise_record *record, const struct advise_block *block,
+		     uint32_t call)
+{
+	for (uint32_t i = block->touch; i != ADVISE_NONE; i = record->touches[i].next)
+		if (record->touches[i].call == call && !record->touches[i].gives)
+			return true;
+	return false;
+}
+
+static bool is_of_batch(const struct work *work, const struct advise_block *block,
+			const struct pass *pass)
+{
+	if (block->kind == CLASS_weight || block->kind == CLASS_gradient ||
+	    block->kind == CLASS_optimizer_state || block->kind >= CLASS_state_dict ||
+	    block->died > pass->next)
+		return false;
+	/* A gradient of a result has its size. What else neither the graph nor a module has may be a library's workspace. */
+	if (block->save == ADVISE_NONE && block->touch == ADVISE_NONE &&
+	    map_get(&work->results, (struct map_key){block->bytes, 0}) == NULL)
+		return work->scales;
+	return block->bytes % pass->batch == 0;
+}
+
+/* When what is added to a gradient is free again: the next node runs. */
+static size_t added(const struct work *work, size_t at)
+{
+	size_t low = 0, high = work->run_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (work->runs[middle] <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < work->run_count ? work->runs[low] : at + 1;
+}
+
+/* What a block of the whole batch is in one of the two. */
+static uint64_t part(uint64_t bytes, const struct pass *pass, bool second)
+{
+	return bytes * ((pass->batch + !second) / 2) / pass->batch;
+}
+
+/* The first of the two passes, which has the larger part of an odd batch, or the second. Returns the peak. */
+static uint64_t edit(struct work *work, bool second)
+{
+	const struct advise_record *record = work->record;
+	struct editor *editor = &work->advising->editor;
+	size_t at;
+
+	editor_reset(editor);
+	for (size_t i = 0; i < record->block_count; i++) {
+		const struct advise_block *block = &record->blocks[i];
+		const struct pass *pass = pass_at(work, block->born);
+
+		if (block->pool != editor->pool)
+			continue;
+		/* What a model is given is made before. */
+		for (size_t k = 0; pass == NULL && k < work->pass_count; k++)
+			if (block->born < work->passes[k].from &&
+			    block->died > work->passes[k].from &&
+			    is_given(record, block, work->passes[k].call))
+				pass = &work->passes[k];
+		if (pass != NULL && is_of_batch(work, block, pass)) {
+			editor_resize(editor, (uint32_t)i, part(block->bytes, pass, second));
+		} else if (pass != NULL && second && block->kind == CLASS_gradient &&
+			   block->born > pass->from) {
+			editor_span(editor, pass->from, block->born, block->bytes);
+			editor_span(editor, block->born, added(work, block->born), block->bytes);
+		}
+	}
+	return editor_peak(editor, &at);
+}
+
+static const char *why_not(const struct work *work)
+{
+	if (work->pass_count == 0)
+		return "the backward pass of no model is in the record";
+	for (size_t i = 0; i < work->pass_count; i++)
+		if (work->passes[i].batch == 0)
+			return "what the model is given has no first dimension that is the same for all";
+	for (size_t i = 0; i < work->pass_count; i++)
+		if (work->passes[i].batch == 1)
+			return "the batch is 1";
+	for (size_t i = 0; i < work->record->module_count; i++)
+		if (work->record->modules[i].compiled)
+			return "the record lacks what compiled code saves";
+	for (size_t i = 0; i < work->record->module_count; i++) {
+		const char *kind = work->record->modules[i].kind;
+
+		if (kind != NULL && (strcmp(kind, "LSTM") == 0 || strcmp(kind, "GRU") == 0 ||
+				     strcmp(kind, "RNN") == 0))
+			return "how much of the workspace of a recurrent layer is the batch's is not known";
+	}
+	return NULL;
+}
+
+static int prepare(struct work *work)
+{
+	const struct advise_record *record = work->record;
+	int status = 0;
+
+	work->passes = calloc(record->call_count + 1, sizeof(*work->passes));
+	work->runs = calloc(record->node_count + 1, sizeof(*work->runs));
+	if (work->passes == NULL || work->runs == NULL)
+		return -ENOMEM;
+	find_passes(work);
+	for (size_t i = 0; i < record->node_count; i++)
+		if (record->nodes[i].runs != ADVISE_NEVER)
+			work->runs[work->run_count++] = record->nodes[i].runs;
+	qsort(work->runs, work->run_count, sizeof(*work->runs), by_value);
+	for (size_t i = 0; i < record->block_count && status == 0; i++) {
+		const struct advise_block *block = &record->blocks[i];
+
+		if (block->kind == CLASS_activation)
+			status = map_put(&work->results, (struct map_key){block->bytes, 0}, 1);
+	}
+	return status;
+}
+
+/* The peak of the two passes, with the one in the editor that has it. */
+static uint64_t edit_both(struct work *work)
+{
+	uint64_t first = edit(work, false), second = edit(work, true);
+
+	return second >= first ? second : edit(work, false);
+}
+
+static int try_halves(struct work *work)
+{
+	struct advising *advising = work->advising;
+	const struct advise_record *record = work->record;
+	const char *line = record->modules[record->calls[work->passes[0].call].module].line;
+	struct advise_offer offer = {.rule = ADVISE_RULE_accumulate,
+				     .what = "half the batch, twice, adding up gradients",
+				     .cost = "two smaller passes",
+				     .seconds = -1};
+	uint64_t least, most;
+
+	work->scales = true;
+	least = edit_both(work);
+	work->scales = false;
+	most = edit_both(work);
+	if ((double)most > (1 + UNSURE) * (double)least) {
+		advising_refuse(
+			advising,
+			"Gradient accumulation: what libraries use while they work may scale with the batch or not, and decides the peak.");
+		return 0;
+	}
+	snprintf(offer.line, sizeof(offer.line), "%s", line == NULL ? "" : line);
+	return advising_offer(advising, &offer);
+}
+
+int rule_accumulate(struct advising *advising)
+{
+	struct work work = {.advising = advising, .record = advising->record};
+	int status = prepare(&work);
+	const char *why = status == 0 ? why_not(&work) : NULL;
+
+	if (why != NULL)
+		advising_refuse(advising, "Gradient accumulation: %s.", why);
+	else if (status == 0)
+		status = try_halves(&work);
+	free(work.passes);
+	free(work.runs);
+	map_fini(&work.results);
+	return status;
+}
