@@ -148,3 +148,15 @@ def test_what_cannot_be_known_is_refused_with_the_reason(msmemscope, python):
         assert re.search(r"has no advice: it has no calls of modules; record it with --call-stack=python --analysis=decompose\n", answer.stderr)
     answer = msmemscope("advise", plain.path, "--limit=80%", output=False)
     assert answer.returncode == 2 and "--limit is a size, such as 8G" in answer.stderr
+
+
+def test_the_same_program_needs_the_same_each_time(msmemscope, python, program, out):
+    """The peak of requested bytes and the number of allocations, which a budget may be about."""
+    run = msmemscope(*RECORD, "--", *python, TARGET, "plain", *["rnn"] * 4).check()
+    figures = [[(pool["pool"], pool["peak_bytes"], pool["allocations"]) for pool in msmemscope.info(project)["pools"]]
+               for project in run.projects() if project.pid in [line["pid"] for line in lines(run.stdout)]]
+    for number in range(6):
+        run = msmemscope("--format=none", "--", *program("client_pta", "--threads=1", "--rounds=40"), output=out / str(number)).check()
+        figures.append([(pool["pool"], pool["peak_bytes"], pool["allocations"]) for pool in msmemscope.info(run.project())["pools"]])
+    assert len(figures) == 10 and figures[0] != figures[4]
+    assert figures[:4] == figures[:1] * 4 and figures[4:] == figures[4:5] * 6, figures
