@@ -82,12 +82,34 @@ static void add_function(const char *function, struct strbuf *out)
 	strbuf_add_str(out, function + next_character(function, length - FUNCTION_END));
 }
 
+/* Where the next part of a qualified name starts: "b::c" of "a<x::y>::b::c"; NULL: it is the last. */
+static const char *next_part(const char *name)
+{
+	unsigned int depth = 0;
+
+	for (; *name != '\0'; name++) {
+		if (*name == '<' || *name == '(' || *name == '{')
+			depth++;
+		else if (*name == '>' || *name == ')' || *name == '}')
+			depth -= depth > 0;
+		else if (depth == 0 && name[0] == ':' && name[1] == ':')
+			return name + 2;
+	}
+	return NULL;
+}
+
+/* Of a long name the namespaces go first, then its class: the function is what a person looks for. */
 static void add_c_function(const struct stack_line *line, struct strbuf *out)
 {
 	struct strbuf name = {0};
+	const char *from, *next;
 
 	demangle_brief(line->function, &name);
-	add_function(strbuf_str(&name), out);
+	from = strbuf_str(&name);
+	while (strlen(from) > FUNCTION_START + 3 + FUNCTION_END &&
+	       (next = next_part(from)) != NULL && strcmp(next, "operator()") != 0)
+		from = next;
+	add_function(from, out);
 	strbuf_fini(&name);
 }
 

@@ -886,9 +886,31 @@ static void what_came_before_the_window_is_one_place(void **state)
 	peaks_fini(&peaks);
 }
 
+/* Namespaces go before the function does, which is what a person looks for. */
+static void a_long_qualified_name_keeps_its_function(void **state)
+{
+	struct stack_line line = {
+		.function = "a_rather_long_company_namespace::inference_engine_runtime::"
+			    "KeyValueCacheWithPrefixSharing<int>::decode(int)::"
+			    "{lambda(unsigned long)#1}::operator()(unsigned long) const",
+		.file = "/src/cache.cpp",
+		.line = 15,
+		.origin = ORIGIN_USER};
+	struct strbuf out = {0};
+	(void)state;
+
+	site_frame(&line, &out);
+	assert_non_null(strstr(strbuf_str(&out), "KeyValueCacheWithPrefixSharing<...>::decode"));
+	assert_non_null(strstr(strbuf_str(&out), "::{lambda"));
+	assert_null(strstr(strbuf_str(&out), "company"));
+	assert_null(strstr(strbuf_str(&out), "...::"));
+	strbuf_fini(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_long_qualified_name_keeps_its_function),
 		cmocka_unit_test(modules_belong_to_whom_they_belong),
 		cmocka_unit_test(what_headers_bring_is_not_the_users),
 		cmocka_unit_test_setup_teardown(instructions_of_one_line_are_one_place, begin, end),
