@@ -300,6 +300,9 @@ void page_fit(struct page *page, unsigned int budget)
 		name_left(page);
 	}
 	page->spaced = page->spaced && page_rows(page) <= budget;
+	/* Before anything is cut, the line that names what was left out goes. */
+	if (page_rows(page) > budget)
+		strbuf_reset(&page->parts[page->count - 1].text);
 	while (page_rows(page) > budget && cut_longest(page))
 		;
 }

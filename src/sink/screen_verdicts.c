@@ -356,14 +356,33 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 	strbuf_fini(&when);
 }
 
+/* "NPU 15  +256 KiB/step": columns of the names and of the rates. */
+static void device_columns(const struct findings *found, const struct leaks_by_device *leaks,
+			   size_t *out_names, size_t *out_rates)
+{
+	size_t i;
+
+	for (i = 0; i < leaks->count && i < DEVICE_ROWS; i++) {
+		struct strbuf device = {0}, rate = {0};
+
+		say_device(&device, found->vendor, leaks->all[i].device);
+		rate_words(found, leaks->all[i].bytes_per_step, &rate);
+		widen(out_names, columns_of(&device));
+		widen(out_rates, columns_of(&rate));
+		strbuf_fini(&device);
+		strbuf_fini(&rate);
+	}
+}
+
 /* One line for each device. */
 static void many_devices(const struct findings *found, const struct leaks_by_device *leaks,
 			 struct strbuf *out)
 {
 	struct site_rows rows = {.count = 0};
 	struct strbuf line = {0};
-	size_t i;
+	size_t i, names = 0, rates = 0;
 
+	device_columns(found, leaks, &names, &rates);
 	strbuf_addf(out, "%s on %zu devices: ", leaks->all[0].worst->small ? "SMALL LEAK" : "LEAK",
 		    leaks->count);
 	add_growth(found, leaks->bytes_per_step, leaks->bytes, leaks->first_step, out);
@@ -371,12 +390,15 @@ static void many_devices(const struct findings *found, const struct leaks_by_dev
 	for (i = 0; i < leaks->count && i < DEVICE_ROWS; i++) {
 		const struct leaking *leaking = &leaks->all[i];
 		struct site_row *row = &rows.all[rows.count++];
+		struct strbuf device = {0}, rate = {0};
 
 		*row = (struct site_row){0};
-		say_device(&row->left, found->vendor, leaking->device);
-		strbuf_add_str(&row->left, "  ");
-		rate_words(found, leaking->bytes_per_step, &row->left);
-		strbuf_addf(&row->left, "/%s", found->judgement.by_time ? "s" : "step");
+		say_device(&device, found->vendor, leaking->device);
+		rate_words(found, leaking->bytes_per_step, &rate);
+		strbuf_addf(&row->left, "%-*s  %*s/%s", (int)names, strbuf_str(&device), (int)rates,
+			    strbuf_str(&rate), found->judgement.by_time ? "s" : "step");
+		strbuf_fini(&device);
+		strbuf_fini(&rate);
 		add_name(found, leaking->worst, row);
 		if (leaking->sites > 1)
 			strbuf_addf(&row->right, "and %zu more", leaking->sites - 1);
@@ -389,7 +411,9 @@ static void many_devices(const struct findings *found, const struct leaks_by_dev
 	if (leaks->count > i)
 		strbuf_addf(out, "  ... %zu more devices in report.txt\n", leaks->count - i);
 	add_checked(found, &line);
-	add_last(&line, out);
+	/* A row for each device is worth more. */
+	if (leaks->count <= DEVICE_ROWS / 2)
+		add_last(&line, out);
 	strbuf_fini(&line);
 }
 
@@ -732,6 +756,8 @@ void page_compatible(struct page *page, const struct digest *digest, bool brief)
 		part->severity = worst->worst->severity;
 		project_device_text(worst->device, text);
 		strbuf_addf(out, "====== ERROR: Detected memory leaks on device %s ======\n", text);
+		/* Of several devices the worst has these two lines. */
+		brief = brief || leaks.count > 1;
 		if (!brief)
 			add_direct(found, worst->worst, out);
 		if (worst->blocks > 1 && !brief) {

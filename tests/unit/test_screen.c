@@ -361,12 +361,39 @@ static void leaks_of_many_devices_are_one_table(void **state)
 	found_in(&digest)->vendor = VENDOR_ASCEND;
 	screen_text(&screen, &text);
 	assert_non_null(strstr(strbuf_str(&text), "\nLEAK on 8 devices: +"));
-	assert_non_null(strstr(strbuf_str(&text), "  NPU 7  +"));
+	assert_non_null(strstr(strbuf_str(&text), "\n  NPU 7  "));
 	assert_non_null(strstr(strbuf_str(&text),
 			       "\n====== ERROR: Detected memory leaks on device 0 ======\n"));
 	assert_null(strstr(strbuf_str(&text), "leaks on device 1"));
 	assert_non_null(strstr(strbuf_str(&text), "\n... 7 more devices in report.txt\n"));
 	assert_in_range(check_rows(strbuf_str(&text)), 12, SCREEN_ROWS);
+	strbuf_fini(&text);
+	digest_fini(&digest);
+}
+
+/* None of sixteen devices is left out, with paths of two rows, a peak and pools that have no room. */
+static void each_of_sixteen_devices_has_its_row(void **state)
+{
+	struct digest digest = {.pid = 1, .rank = -1};
+	struct screen screen = {.digests = &digest, .count = 1, .report = "report.html"};
+	struct strbuf text = {0};
+	char row[24];
+	unsigned int i;
+	(void)state;
+
+	add_places(&digest, 16, 32);
+	add_peak(&digest, 12);
+	found_in(&digest)->vendor = VENDOR_ASCEND;
+	digest.project = copy("results_of_a_run/msmemscope_1000_20260101000000_ascend");
+	screen.more = "results_of_a_run/msmemscope_1000_20260101000000_ascend";
+	screen_text(&screen, &text);
+	for (i = 0; i < 16; i++) {
+		(void)snprintf(row, sizeof(row), "\n  NPU %-2u ", i);
+		assert_non_null(strstr(strbuf_str(&text), row));
+	}
+	assert_non_null(strstr(strbuf_str(&text), "\n====== SUMMARY: "));
+	assert_non_null(strstr(strbuf_str(&text), "\n... 15 more devices in report.txt\n"));
+	assert_in_range(check_rows(strbuf_str(&text)), 20, SCREEN_ROWS);
 	strbuf_fini(&text);
 	digest_fini(&digest);
 }
@@ -682,6 +709,7 @@ int main(void)
 		cmocka_unit_test(the_peak_is_that_of_the_pool_people_work_in),
 		cmocka_unit_test(what_has_no_room_is_left_out_whole_and_named),
 		cmocka_unit_test(leaks_of_many_devices_are_one_table),
+		cmocka_unit_test(each_of_sixteen_devices_has_its_row),
 		cmocka_unit_test(the_worst_of_many_has_its_keeper),
 		cmocka_unit_test(a_peak_after_the_last_step_says_so),
 		cmocka_unit_test(blocks_without_a_stack_say_so),
