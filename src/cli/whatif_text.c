@@ -96,6 +96,8 @@ static void add_moment(struct strbuf *out, const struct what_if_setting *s)
 {
 	if (s->oom_step != 0)
 		strbuf_addf(out, "out of memory in step %" PRIu32, s->oom_step);
+	else if (s->oom_at == 0)
+		strbuf_add_str(out, "out of memory before the first event");
 	else
 		strbuf_addf(out, "out of memory at event %zu", s->oom_at);
 }

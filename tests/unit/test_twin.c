@@ -211,6 +211,43 @@ static void expandable_segments_map_and_unmap_whole_units(void **state)
 	twin_free(twin);
 }
 
+/* Each figure is what torch_npu 2.13.0 did. */
+static void torch_npu_pads_requests_and_aligns_large_blocks(void **state)
+{
+	struct twin_conditions c = {.device_bytes = (uint64_t)64 << 30,
+				    .capacity_bytes = UINT64_MAX,
+				    .limit_bytes = UINT64_MAX,
+				    .order = TWIN_ASCENDING};
+	struct mscope_error err = {0};
+	struct twin *twin = NULL;
+	uint32_t a, b, d;
+
+	(void)state;
+	assert_int_equal(twin_release_parse("2.13.0", true, &c.release, &err), 0);
+	assert_int_equal(twin_settings_parse("expandable_segments:True,max_split_size_mb:64",
+					     &c.release, &c.settings, &err),
+			 MSCOPE_E_USAGE);
+	assert_non_null(strstr(err.message, "torch_npu refuses expandable_segments together"));
+	assert_int_equal(twin_settings_parse("page_size:1g", &c.release, &c.settings, &err),
+			 MSCOPE_E_USAGE);
+	assert_int_equal(
+		twin_settings_parse("expandable_segments:True", &c.release, &c.settings, &err), 0);
+	assert_int_equal(twin_new(&c, &twin), 0);
+	assert_int_equal(twin_lane(twin, 0, false), 0);
+	a = get(twin, 0, 480);
+	b = get(twin, 0, 481);
+	assert_int_equal(twin_size(twin, a), 512);
+	assert_int_equal(twin_size(twin, b), 1024);
+	a = get(twin, 0, 3 * MIB);
+	b = get(twin, 0, 30 * MIB);
+	d = get(twin, 0, 3 * MIB / 2);
+	assert_int_equal(twin_size(twin, a), 0x300200);
+	assert_int_equal(twin_address(twin, b) - twin_address(twin, a), 0x304000);
+	assert_int_equal(twin_size(twin, b), 31457792);
+	assert_int_equal(twin_address(twin, d), twin_address(twin, b) + twin_size(twin, b));
+	twin_free(twin);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,6 +260,7 @@ int main(void)
 		cmocka_unit_test(a_limit_refuses_after_everything_went_back),
 		cmocka_unit_test(private_pools_keep_their_segments_until_they_are_unused),
 		cmocka_unit_test(expandable_segments_map_and_unmap_whole_units),
+		cmocka_unit_test(torch_npu_pads_requests_and_aligns_large_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
