@@ -251,6 +251,11 @@ static void quiet_shows_problems_and_nothing_else(void **state)
 	found_in(&digest)->judgement.clean = true;
 	screen_text(&screen, &text);
 	assert_int_equal(text.length, 0);
+	screen.after = "The store has no room.\n";
+	screen_text(&screen, &text);
+	assert_string_equal(strbuf_str(&text), screen.after);
+	strbuf_reset(&text);
+	screen.after = NULL;
 	add_places(&digest, 1, 2);
 	screen_text(&screen, &text);
 	assert_non_null(strstr(strbuf_str(&text), "ERROR: Detected memory leaks on device 0"));
