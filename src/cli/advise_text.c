@@ -41,7 +41,8 @@ static size_t choose(const struct advising *advising, const struct advise_offer 
 	return count;
 }
 
-static void add_cost(struct strbuf *out, const struct advise_offer *offer)
+static void add_cost(struct strbuf *out, const struct advising *advising,
+		     const struct advise_offer *offer)
 {
 	if (offer->cost != NULL) {
 		strbuf_add_str(out, offer->cost);
@@ -49,7 +50,7 @@ static void add_cost(struct strbuf *out, const struct advise_offer *offer)
 	}
 	if (offer->seconds < 0 && offer->moved != 0) {
 		strbuf_add_size(out, offer->moved);
-		strbuf_add_str(out, " to the host and back per step");
+		strbuf_add_str(out, " there and back per step");
 		return;
 	}
 	if (offer->seconds < 0) {
@@ -58,9 +59,14 @@ static void add_cost(struct strbuf *out, const struct advise_offer *offer)
 					    : "one more forward pass of it");
 		return;
 	}
-	strbuf_add_str(out, offer->moved != 0 ? "up to +" : "+");
+	strbuf_add_char(out, '+');
 	say_seconds(out, offer->seconds);
 	strbuf_add_str(out, " per step");
+	if (offer->moved != 0) {
+		strbuf_add_str(out, " at ");
+		strbuf_add_size(out, advising->bandwidth);
+		strbuf_add_str(out, "/s");
+	}
 	if (offer->share >= 0)
 		strbuf_addf(out, " (+%.0f %%)", 100 * offer->share);
 }
@@ -81,8 +87,25 @@ static const char *short_line(const struct advise_offer *offer)
 	return slash == NULL ? offer->line : slash + 1;
 }
 
+/* Of the column of costs. */
+static size_t cost_width(const struct advising *advising, const struct advise_offer *const *shown,
+			 size_t count)
+{
+	size_t width = 26;
+
+	for (size_t i = 0; i < count; i++) {
+		struct strbuf cost = {0};
+
+		add_cost(&cost, advising, shown[i]);
+		if (cost.length > width)
+			width = cost.length;
+		strbuf_fini(&cost);
+	}
+	return width;
+}
+
 static void add_offer(const struct advising *advising, const struct advise_offer *offer,
-		      size_t width, struct strbuf *out)
+		      size_t width, size_t cost, struct strbuf *out)
 {
 	size_t from = out->length;
 
@@ -93,9 +116,9 @@ static void add_offer(const struct advising *advising, const struct advise_offer
 	strbuf_add_str(out, offer->what);
 	pad(out, from, width + 2);
 	from = out->length;
-	add_cost(out, offer);
+	add_cost(out, advising, offer);
 	if (offer->line[0] != '\0') {
-		pad(out, from, 28);
+		pad(out, from, cost + 2);
 		strbuf_add_str(out, short_line(offer));
 		if (offer->more_lines)
 			strbuf_add_str(out, " and others");
@@ -122,7 +145,7 @@ static void add_limit(const struct advising *advising, struct strbuf *out)
 	strbuf_add_str(out, "Cheapest below ");
 	strbuf_add_size(out, advising->limit);
 	strbuf_addf(out, ": %s, ", offer->what);
-	add_cost(out, offer);
+	add_cost(out, advising, offer);
 	strbuf_add_str(out, "; the peak is then ");
 	strbuf_add_size(out, offer->peak);
 	strbuf_add_str(out, ".\n");
@@ -145,7 +168,7 @@ void advise_text(const struct advising *advising, struct strbuf *out)
 		if (strlen(shown[i]->what) > width)
 			width = strlen(shown[i]->what);
 	for (size_t i = 0; i < count; i++)
-		add_offer(advising, shown[i], width, out);
+		add_offer(advising, shown[i], width, cost_width(advising, shown, count), out);
 	if (count == 0)
 		strbuf_add_str(out, "  None of the changes that were tried lowers the peak.\n");
 	if (advising->limit != 0)

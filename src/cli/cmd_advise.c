@@ -117,5 +117,9 @@ int cmd_advise(const struct options *options)
 		cli_say("--limit is a size, such as 8G");
 		return MSCOPE_EXIT_USAGE;
 	}
+	if (options->bandwidth.percent != 0) {
+		cli_say("--bandwidth is bytes per second, such as 24G");
+		return MSCOPE_EXIT_USAGE;
+	}
 	return pool_answers_write(&answers);
 }

@@ -148,6 +148,8 @@ def test_what_cannot_be_known_is_refused_with_the_reason(msmemscope, python):
         assert re.search(r"has no advice: it has no calls of modules; record it with --call-stack=python --analysis=decompose\n", answer.stderr)
     answer = msmemscope("advise", plain.path, "--limit=80%", output=False)
     assert answer.returncode == 2 and "--limit is a size, such as 8G" in answer.stderr
+    answer = msmemscope("advise", plain.path, "--bandwidth=80%", output=False)
+    assert answer.returncode == 2 and "--bandwidth is bytes per second, such as 24G" in answer.stderr
 
 
 def test_the_same_program_needs_the_same_each_time(msmemscope, python, program, out):
