@@ -210,7 +210,6 @@ void digest_identify(struct digest *out, const struct report *report)
 	out->snapshot = run_is_snapshot(run);
 	out->windowed = replay_ended(replay) == END_STOP;
 	out->seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;
-	out->killed = !report->runs && !report_is_closed(report);
 	out->signal = run_signal(run);
 	out->damaged = report_is_damaged(report);
 	out->lossy = is_lossy(run);

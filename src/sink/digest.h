@@ -43,7 +43,7 @@ struct digest {
 	bool automatic; /* the steps are those of an optimizer */
 	bool snapshot; /* it is a snapshot of PyTorch: its steps are rounds of the same call sites */
 	bool windowed; /* its end is the stop() of the last window */
-	bool killed, damaged, lossy, deferred;
+	bool damaged, lossy, deferred;
 	/* That killed it, as run_signal() names it; NULL: none, or unknown. Not owned. */
 	const char *signal;
 	enum process_verdict verdict; /* of `found` */

@@ -441,7 +441,6 @@ static void take_process(struct taking *taking, bool running)
 			store_u64(digest->steps), store_u64(digest->events),
 			store_str(running	   ? STORE_RUNNING
 				  : signal != NULL ? signal
-				  : digest->killed ? "killed"
 						   : "ended"),
 			store_str(process_verdict_word(digest->verdict)),
 			store_int(digest->damaged), rank_value(digest->local_rank)});

@@ -39,6 +39,14 @@ def add_all(add, store, directory, *options, writers=WRITERS):
 
 # ---- what goes in ----
 
+@pytest.mark.parametrize("how, status, outcome", [("_exit", 7, "ended"), ("kill", -9, "SIGKILL")])
+def test_a_process_without_an_end_record_has_ended_unless_its_signal_is_known(traced, add, out, how, status, outcome):
+    """Workers of a DataLoader end by _exit()."""
+    store = stores.Sqlite(out)
+    add(store, traced("ends_by", how).exact(status).run.project().path).check()
+    assert store.ask("SELECT outcome FROM processes") == [(outcome,)]
+
+
 def test_the_store_says_what_the_json_document_says(msmemscope, traces, store, add):
     add(store, traces, "--run=real").check()
     projects = sorted(traces.glob("msmemscope_*_*"))
