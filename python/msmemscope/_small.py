@@ -272,9 +272,26 @@ def changed_number(value, more):
 
 
 def _hide(torch):
-    """Modules of PyTorch take other ways where functions are overridden; what we do is none of their business."""
-    torch.overrides.has_torch_function = lambda operands: any(
-        type(operand) not in (torch.Tensor, torch.nn.Parameter) and hasattr(type(operand), "__torch_function__") for operand in operands)
+    """
+    Functions and modules of PyTorch that are written in Python take other ways where functions are overridden, and then keep their arguments
+    longer. Our mode alone is no reason for that.
+    """
+    disabled, deep = torch._C._disabled_torch_function_impl, getattr(torch._C, "_len_torch_function_stack", lambda: 2)
+
+    def without_us(original, operands_of):
+        def has(*given):
+            if deep() > 1:
+                return original(*given)
+            return any(getattr(type(operand), "__torch_function__", disabled) is not disabled and type(operand) is not torch.Tensor
+                       for operand in operands_of(given))
+        return has
+
+    for module in (torch.overrides, torch.functional, torch.nn.functional):
+        for name, operands_of in (("has_torch_function", lambda given: given[0]), ("has_torch_function_unary", lambda given: given),
+                                  ("has_torch_function_variadic", lambda given: given)):
+            original = getattr(module, name, None)
+            if original is not None:
+                setattr(module, name, without_us(original, operands_of))
 
 
 def install_reads(torch, told_times, counted, more):
