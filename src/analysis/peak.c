@@ -692,7 +692,8 @@ static void holders_text(const struct analysis_view *view, const struct finding_
 	if (i < count) {
 		size_t more = (size_t)peak_places(view->found, peak) - i;
 
-		strbuf_addf(out, "  ... %zu more %s with ", more, more == 1 ? "place" : "places");
+		strbuf_addf(out, "  ... %zu more %s with ", more,
+			    more == 1 ? "call site" : "call sites");
 		strbuf_add_size(out, rest);
 		strbuf_add_char(out, '\n');
 	}

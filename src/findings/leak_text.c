@@ -115,7 +115,7 @@ static void text_device(const struct leaks_view *view, uint32_t device, enum gro
 		return;
 	if (count > shown)
 		strbuf_addf(out, "... %zu more %s; report.txt has all of them\n", count - shown,
-			    count - shown == 1 ? "place" : "places");
+			    count - shown == 1 ? "call site" : "call sites");
 	strbuf_addf(out, "====== SUMMARY: %g Mb(s) %s in %llu allocation(s) ======\n",
 		    (double)bytes / MIB, leak ? "leaked" : "may have leaked",
 		    (unsigned long long)blocks);
@@ -169,7 +169,7 @@ static void text_kept(const struct leaks_view *view, struct strbuf *out)
 	}
 	if (kept > shown)
 		strbuf_addf(out, "kept: %zu more %s; report.txt has all of them\n", kept - shown,
-			    kept - shown == 1 ? "place" : "places");
+			    kept - shown == 1 ? "call site" : "call sites");
 }
 
 static void text_pools(const struct findings *f, struct strbuf *out)

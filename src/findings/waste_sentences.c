@@ -149,10 +149,10 @@ static void pool_lines(const struct findings *found, struct replay *replay,
 		site_lines(replay, &sites[i], all ? frames : 0, out);
 	if (shown > i)
 		strbuf_addf(out, "  ... %zu more %s; report.txt has all of them\n", shown - i,
-			    shown - i == 1 ? "place" : "places");
+			    shown - i == 1 ? "call site" : "call sites");
 	if (!all && idle > 0) {
 		strbuf_add_str(out, "  ");
-		strbuf_add_count(out, idle, "place", "places");
+		strbuf_add_count(out, idle, "call site", "call sites");
 		strbuf_addf(out, " would not lower the peak alone: report.txt has %s\n",
 			    idle == 1 ? "it" : "them");
 	}

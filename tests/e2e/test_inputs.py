@@ -341,4 +341,4 @@ def test_beyond_ten_thousand_call_sites_the_rest_is_one_with_their_sums(msmemsco
     assert len(peak["places"]) == 10001 and peak["places"][-1]["place"] == "2,060 other call sites"
     assert sum(place["bytes"] for place in peak["places"]) == peak["bytes"] == used
     text = msmemscope("info", path, output=False).check().stdout
-    assert "kept: 11997 more places" in text and "... 12058 more places with " in text, text
+    assert "kept: 11997 more call sites" in text and "... 12058 more call sites with " in text, text
