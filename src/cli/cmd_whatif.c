@@ -62,7 +62,7 @@ static int answer_pools(struct whatif *whatif, struct pool_histories *histories,
 	}
 	if (tried > 0)
 		return worst;
-	cli_say("%s has no memory of PyTorch's pool on a GPU", word);
+	cli_say("%s has no memory of PyTorch's pool on a GPU or an NPU", word);
 	return MSCOPE_EXIT_FAILED;
 }
 
