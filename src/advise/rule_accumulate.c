@@ -18,6 +18,7 @@
 /* A forward pass of a whole model, with its backward pass. */
 struct pass {
 	uint32_t call;
+	bool mixed;	 /* it was given several */
 	uint32_t batch;	 /* first dimension of what it was given */
 	size_t from, to; /* until its backward pass is over */
 	size_t next; /* where the next one is over: what the program holds until it has the next result is gone then */
@@ -34,6 +35,22 @@ struct work {
 	bool scales;	    /* what libraries need scales with the batch, too */
 };
 
+/* The pass of a forward pass; NULL: it is none. They are in the order of calls. */
+static struct pass *pass_of(const struct work *work, uint32_t call)
+{
+	size_t low = 0, high = work->pass_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (work->passes[middle].call < call)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < work->pass_count && work->passes[low].call == call ? &work->passes[low] : NULL;
+}
+
 static int by_value(const void *a, const void *b)
 {
 	const size_t *x = a, *y = b;
@@ -41,21 +58,24 @@ static int by_value(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* The first dimension of what a forward pass was given; 0: not known, or not the same for all. */
-static uint32_t batch_of(const struct advise_record *record, uint32_t call)
+/* The first dimension of what forward passes were given; 0: not known, or not the same for all. */
+static void find_batches(struct work *work)
 {
-	uint32_t batch = 0;
+	const struct advise_record *record = work->record;
 
 	for (size_t i = 0; i < record->touch_count; i++) {
 		const struct advise_touch *touch = &record->touches[i];
+		struct pass *pass =
+			touch->gives || touch->first == 0 ? NULL : pass_of(work, touch->call);
 
-		if (touch->call != call || touch->gives || touch->first == 0)
+		if (pass == NULL)
 			continue;
-		if (batch != 0 && batch != touch->first)
-			return 0;
-		batch = touch->first;
+		pass->mixed |= pass->batch != 0 && pass->batch != touch->first;
+		pass->batch = touch->first;
 	}
-	return batch;
+	for (size_t i = 0; i < work->pass_count; i++)
+		if (work->passes[i].mixed)
+			work->passes[i].batch = 0;
 }
 
 /* When the backward pass of nodes is over; 0: it is not in the record. */
@@ -85,12 +105,10 @@ static void find_passes(struct work *work)
 		to = released(record, call);
 		if (to == 0)
 			continue;
-		work->passes[work->pass_count++] =
-			(struct pass){.call = (uint32_t)i,
-				      .batch = batch_of(record, (uint32_t)i),
-				      .from = call->start,
-				      .to = to,
-				      .next = record->moment_count};
+		work->passes[work->pass_count++] = (struct pass){.call = (uint32_t)i,
+								 .from = call->start,
+								 .to = to,
+								 .next = record->moment_count};
 		if (work->pass_count > 1)
 			work->passes[work->pass_count - 2].next = to;
 	}
@@ -99,19 +117,30 @@ static void find_passes(struct work *work)
 /* The pass that a moment is in; NULL: none. */
 static const struct pass *pass_at(const struct work *work, size_t at)
 {
-	for (size_t i = 0; i < work->pass_count; i++)
-		if (at >= work->passes[i].from && at <= work->passes[i].to)
-			return &work->passes[i];
-	return NULL;
+	size_t low = 0, high = work->pass_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (work->passes[middle].from <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low > 0 && at <= work->passes[low - 1].to ? &work->passes[low - 1] : NULL;
 }
 
-static bool is_given(const struct advise_record *record, const struct advise_block *block,
-		     uint32_t call)
+/* The pass that was given a block which was made before it; NULL: none. */
+static const struct pass *pass_given(const struct work *work, const struct advise_block *block)
 {
-	for (uint32_t i = block->touch; i != ADVISE_NONE; i = record->touches[i].next)
-		if (record->touches[i].call == call && !record->touches[i].gives)
-			return true;
-	return false;
+	for (uint32_t i = block->touch; i != ADVISE_NONE; i = work->record->touches[i].next) {
+		const struct advise_touch *touch = &work->record->touches[i];
+		const struct pass *pass = touch->gives ? NULL : pass_of(work, touch->call);
+
+		if (pass != NULL && block->born < pass->from)
+			return pass;
+	}
+	return NULL;
 }
 
 static bool is_of_batch(const struct work *work, const struct advise_block *block,
@@ -164,12 +193,8 @@ static uint64_t edit(struct work *work, bool second)
 
 		if (block->pool != editor->pool)
 			continue;
-		/* What a model is given is made before. */
-		for (size_t k = 0; pass == NULL && k < work->pass_count; k++)
-			if (block->born < work->passes[k].from &&
-			    block->died > work->passes[k].from &&
-			    is_given(record, block, work->passes[k].call))
-				pass = &work->passes[k];
+		if (pass == NULL)
+			pass = pass_given(work, block);
 		if (pass != NULL && is_of_batch(work, block, pass)) {
 			editor_resize(editor, (uint32_t)i, part(block->bytes, pass, second));
 		} else if (pass != NULL && second && block->kind == CLASS_gradient &&
@@ -214,6 +239,7 @@ static int prepare(struct work *work)
 	if (work->passes == NULL || work->runs == NULL)
 		return -ENOMEM;
 	find_passes(work);
+	find_batches(work);
 	for (size_t i = 0; i < record->node_count; i++)
 		if (record->nodes[i].runs != ADVISE_NEVER)
 			work->runs[work->run_count++] = record->nodes[i].runs;
