@@ -144,6 +144,11 @@ static void add_end(const struct digest *digest, const struct finding_peak *peak
 
 		if (pool->pool != peak->pool || pool->device != peak->device)
 			continue;
+		/* "0 B" below a leak reads as if there were none. */
+		if (pool->end_bytes == 0) {
+			strbuf_add_str(out, "; all freed at the end");
+			continue;
+		}
 		strbuf_add_str(out, "; at the end ");
 		strbuf_add_size(out, pool->end_bytes);
 		if (pool->end_blocks > 0) {

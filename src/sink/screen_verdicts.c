@@ -642,7 +642,9 @@ static void page_clean(struct page *page, const struct findings *found)
 		add_span(found, &line);
 		strbuf_add_char(&line, '.');
 	} else {
-		strbuf_add_str(&line, "No leak found: ");
+		strbuf_add_str(&line, FINDINGS_COUNT(found, host_growth) > 0
+					      ? "No leak in what was recorded: "
+					      : "No leak found: ");
 		add_span(found, &line);
 		strbuf_addf(&line, "; %s.",
 			    FINDINGS_COUNT(found, trend) == 1 ? "the pool is steady"

@@ -34,6 +34,7 @@ def test_growth_of_a_worker_is_found_with_its_process(msmemscope, program):
     said = " ".join(run.stderr.split())
     assert f"GROWTH of host memory: RSS of 2 processes pt_data_worker (pids {growth['pids']}) grows: +" in said, run.stderr
     assert "These are workers of a DataLoader: look at the lists, dicts and caches that its Dataset fills." in said, run.stderr
+    assert " No leak in what was recorded: " in said and "No leak found" not in said, run.stderr
     report = (Path(run.project().path) / "report.txt").read_text(encoding="utf-8")
     assert "Host memory of 7 processes" in report and growth["sentence"] in report
     assert processes[info["pid"]]["pinned_peak_bytes"] == 1 << 20

@@ -319,7 +319,11 @@ static void the_peak_is_that_of_the_pool_people_work_in(void **state)
 	add_peak(&digest, 3);
 	FINDINGS(digest.own, peak)[0].pool = POOL_hal;
 	FINDINGS(digest.own, peak)[0].bytes = UINT64_C(8) << 30;
+	digest.pools = calloc(1, sizeof(*digest.pools));
+	assert_non_null(digest.pools);
+	digest.pools[digest.pool_count++] = (struct digest_pool){.pool = POOL_pta};
 	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "; all freed at the end\n"));
 	assert_non_null(strstr(strbuf_str(&text),
 			       "PEAK of the PyTorch pool: 1.0 GiB in use, 1.2 GiB reserved ("));
 	assert_null(strstr(strbuf_str(&text), "PEAK of the CUDA driver"));
