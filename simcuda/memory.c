@@ -637,18 +637,18 @@ int cudaPointerGetAttributes(void *out, const void *address)
 	struct {
 		int type, device;
 		const void *on_device, *on_host;
-	} answer = {0, -2, NULL, NULL};
+	} attributes = {0, -2, NULL, NULL};
 
 	if (sim_is_device(address)) {
-		answer.type = 2;
-		answer.device = 0;
-		answer.on_device = address;
+		attributes.type = 2;
+		attributes.device = 0;
+		attributes.on_device = address;
 	} else if (is_pinned(address)) {
-		answer.type = 1;
-		answer.device = 0;
-		answer.on_device = answer.on_host = address;
+		attributes.type = 1;
+		attributes.device = 0;
+		attributes.on_device = attributes.on_host = address;
 	}
-	memcpy(out, &answer, sizeof(answer));
+	memcpy(out, &attributes, sizeof(attributes));
 	return SIM_OK;
 }
 
