@@ -24,13 +24,15 @@ static void future_fini(struct future *future)
 static bool future_init(struct future *to, const struct growth *g, const struct growth_facts *facts)
 {
 	size_t rises = sizeof(*g->rises) + g->rises->room * sizeof(g->rises->rise[0]);
+	size_t ages =
+		g->ages == NULL ? 0 : sizeof(*g->ages) + g->ages->room * sizeof(g->ages->frees[0]);
 
 	*to = (struct future){.growth = *g, .facts = *facts};
 	to->growth.ages = NULL;
 	to->growth.rises = malloc(rises);
 	to->survivors = calloc(facts->survivor_count + AHEAD, sizeof(*to->survivors));
 	if (g->ages != NULL)
-		to->growth.ages = malloc(GROWTH_AGES * sizeof(*g->ages));
+		to->growth.ages = malloc(ages);
 	if (to->growth.rises == NULL || to->survivors == NULL ||
 	    (g->ages != NULL && to->growth.ages == NULL)) {
 		future_fini(to);
@@ -38,7 +40,7 @@ static bool future_init(struct future *to, const struct growth *g, const struct 
 	}
 	memcpy(to->growth.rises, g->rises, rises);
 	if (g->ages != NULL)
-		memcpy(to->growth.ages, g->ages, GROWTH_AGES * sizeof(*g->ages));
+		memcpy(to->growth.ages, g->ages, ages);
 	memcpy(to->survivors, facts->survivors, facts->survivor_count * sizeof(*to->survivors));
 	to->facts.survivors = to->survivors;
 	return true;
