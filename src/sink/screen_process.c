@@ -144,7 +144,9 @@ static void add_end(const struct digest *digest, const struct finding_peak *peak
 
 		if (pool->pool != peak->pool || pool->device != peak->device)
 			continue;
-		/* "0 B" below a leak reads as if there were none. */
+		/* Below a leak it reads as if there were none. */
+		if (pool->end_bytes == 0 && digest->found->judgement.leaks > 0)
+			continue;
 		if (pool->end_bytes == 0) {
 			strbuf_add_str(out, "; all freed at the end");
 			continue;
