@@ -5,18 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from layer_sums import check_sums
+
 TARGETS = Path(__file__).resolve().parents[1] / "targets"
 CLASSES = ("weight", "gradient", "optimizer_state", "activation", "buffer")
-OWNERS = {"HOST": "other", "HOST@ops@aten": "aten", "HOST@model@temporary@forward": "temporary", "HOST@model@temporary@backward": "temporary",
-          "HOST@model@temporary@optimizer": "temporary"}
 
 
 def classes(entry):
     return {name: entry[name] for name in CLASSES if name in entry}
-
-
-def of_class(owner):
-    return OWNERS.get(owner) or owner.split("@")[2]
 
 
 def layers_by_model(document):
@@ -36,27 +32,12 @@ def tensors_by_model(document):
     return found
 
 
-def check_sums(document):
-    """Layers of a pool add up to what decompose says of each class."""
-    pool = next(one for one in document["decompose"] if one["event_type"] == "HOST")
-    owners, layers = {}, {}
-    for owner in pool["owners"]:
-        name = of_class(owner["owner"])
-        owners[name] = owners.get(name, 0) + owner["peak_bytes"]
-    for layer in document["layers"]:
-        for name in {*owners, "other"}:
-            layers[name] = layers.get(name, 0) + layer.get(name, 0)
-    assert {name: size for name, size in owners.items() if size} == {name: size for name, size in layers.items() if size}
-    assert sum(layer["bytes"] for layer in document["layers"]) == pool["peak_bytes"]
-    assert sum(layer["end_bytes"] for layer in document["layers"]) == pool["end_bytes"]
-
-
 def test_random_networks_hold_in_each_layer_what_they_say(msmemscope, python, networks):
     run = msmemscope("--device=cpu", "--analysis=decompose", "--format=none", "--", *python, TARGETS / "torch_layers.py", 1, max(20, networks // 5)).check()
     said, document = [json.loads(line) for line in run.stdout.splitlines()], msmemscope.info(run.project())
     assert layers_by_model(document) == {one["model"]: one["layers"] for one in said}
     assert tensors_by_model(document) == {one["model"]: one["tensors"] for one in said if one["tensors"]}
-    check_sums(document)
+    check_sums(document, "HOST")
     tied = {one["model"]: one["tied"] for one in said if one["tied"]}
     also = {layer["model"]: [f"{layer['layer']}.{tensor['name']}", *tensor["also"].split(", ")]
             for layer in document["layers"] for tensor in layer["tensors"] if tensor["also"] and layer["layer"] == "embed"}
@@ -104,7 +85,7 @@ def test_wrappers_of_distributed_training_are_not_in_names(msmemscope, python, o
     script.write_text(WRAPPED, encoding="utf-8")
     run = msmemscope("--device=cpu", "--analysis=decompose", "--format=none", "--", *python, script, kind, out / "store").check()
     document = msmemscope.info(run.project())
-    check_sums(document)
+    check_sums(document, "HOST")
     models, tensors = layers_by_model(document), tensors_by_model(document)["Net"]
     assert {*models} - {""} == {"Net"} and {name for name in models["Net"] if name} <= {"embed", "up", "down", "head"}
     sizes = {"embed.weight": 128_000, "up.weight": 65_536, "up.bias": 1_024, "down.weight": 65_536, "down.bias": 256}

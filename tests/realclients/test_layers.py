@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 
+from layer_sums import check_sums
+
 KEEPERS = {
     "in_global": "list `history` (global of keepers.py)",
     "in_attribute": "list `trainer.outputs` (global `trainer` of keepers.py)",
@@ -33,17 +35,7 @@ def test_layers_of_random_networks_add_up_to_the_classes(client):
     result = client.trace("layers.py", 3, 8, tool=["--analysis=decompose", "--format=none"]).check()
     document = json.loads(subprocess.run([client.dist / "bin" / "msmemscope", "info", "--json", result.out], capture_output=True, text=True,
                                          check=True).stdout)["processes"][0]
-    pool = next(one for one in document["decompose"] if one["event_type"] == "PTA")
-    classes, layers = {}, {}
-    for owner in pool["owners"]:
-        words = owner["owner"].split("@")
-        name = {"model": words[2] if len(words) > 2 else "other", "ops": "aten"}.get(words[1], "other") if len(words) > 1 else "other"
-        classes[name] = classes.get(name, 0) + owner["peak_bytes"]
-    for layer in document["layers"]:
-        for name in {*classes, "other"}:
-            layers[name] = layers.get(name, 0) + layer.get(name, 0)
-    assert {name: size for name, size in classes.items() if size} == {name: size for name, size in layers.items() if size}
+    classes = check_sums(document, "PTA")
     assert classes["weight"] and classes["gradient"] and classes["optimizer_state"] and classes["activation"]
-    assert sum(layer["bytes"] for layer in document["layers"]) == pool["peak_bytes"]
     models = {layer["model"] for layer in document["layers"] if layer["layer"] == "embed"}
     assert models == {f"Net{number}" for number in range(8)}

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 
+import layer_sums
 from checks import COMMAND, PROGRAMS, ROOT, Traced, call, check, row_files
 from owners import CLASSES, classes
 from watch_model import matches
@@ -97,6 +98,14 @@ def check_networks(place, seed, count, env=None):
     return f"{count} networks have their classes"
 
 
+def check_layers(place, seed, count):
+    traced = Traced(place, ["--analysis=decompose"], [sys.executable, PROGRAMS / "layers.py", str(seed), str(count)], DEVICE)
+    document = info(traced)
+    owners, models = layer_sums.check_sums(document, POOL), {layer["model"] for layer in document["layers"]}
+    must({f"Net{number}" for number in range(count)} <= models, "networks without layers:", models)
+    return f"{count} networks, {len(document['layers'])} layers, {sum(owners.values())} bytes"
+
+
 def run(place):
     library = place / "checksum.so"
 
@@ -170,6 +179,10 @@ def run(place):
     @check("decompose: random networks")
     def _():
         return check_networks(place / "networks", 0, 30)
+
+    @check("decompose: layers of random networks add up to the classes")
+    def _():
+        return check_layers(place / "layers", 0, 20)
 
     @check("decompose: a transformer with AdamW has a class for nearly all")
     def _():
