@@ -5,8 +5,8 @@ import json
 import os
 import sys
 
-import layer_sums
 from checks import COMMAND, PROGRAMS, ROOT, Traced, call, check, row_files
+from layer_sums import check_sums as check_layer_sums
 from owners import CLASSES, classes
 from watch_model import matches
 
@@ -101,7 +101,7 @@ def check_networks(place, seed, count, env=None):
 def check_layers(place, seed, count):
     traced = Traced(place, ["--analysis=decompose"], [sys.executable, PROGRAMS / "layers.py", str(seed), str(count)], DEVICE)
     document = info(traced)
-    owners, models = layer_sums.check_sums(document, POOL), {layer["model"] for layer in document["layers"]}
+    owners, models = check_layer_sums(document, POOL), {layer["model"] for layer in document["layers"]}
     must({f"Net{number}" for number in range(count)} <= models, "networks without layers:", models)
     return f"{count} networks, {len(document['layers'])} layers, {sum(owners.values())} bytes"
 
