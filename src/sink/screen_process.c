@@ -32,7 +32,8 @@ void screen_who(const struct digest *digest, struct strbuf *out)
 	strbuf_add_char(out, ')');
 }
 
-static void add_devices(const struct digest *digest, struct strbuf *out)
+/* `whole`: with the name and the size of its memory. */
+static void add_devices(const struct digest *digest, bool whole, struct strbuf *out)
 {
 	uint8_t vendor = digest->found == NULL ? 0 : digest->found->vendor;
 	const struct digest_device *first = digest->devices;
@@ -53,12 +54,13 @@ static void add_devices(const struct digest *digest, struct strbuf *out)
 			    (int)strcspn(strbuf_str(&name), " "), strbuf_str(&name));
 	else
 		strbuf_add_str(out, strbuf_str(&name));
-	if (digest->device_count == 0 && digest->memory_bytes != 0) {
+	if (whole && digest->device_count == 0 && digest->memory_bytes != 0) {
 		strbuf_add_str(out, " (");
 		strbuf_add_size(out, digest->memory_bytes);
 		strbuf_add_char(out, ')');
 	}
-	if (digest->device_count > 0 && alike == digest->device_count && first->total_bytes != 0) {
+	if (whole && digest->device_count > 0 && alike == digest->device_count &&
+	    first->total_bytes != 0) {
 		strbuf_add_str(out, " (");
 		if (named)
 			strbuf_add_shown(out, first->name, strlen(first->name));
@@ -72,7 +74,7 @@ static void add_devices(const struct digest *digest, struct strbuf *out)
 void page_head(struct page *page, const struct digest *digest, const char *before)
 {
 	struct part *part = page_add(page, PAGE_STAYS, NULL);
-	struct strbuf *out = &part->text;
+	struct strbuf *out = &part->text, whole = {0}, end = {0};
 
 	part->severity = SEVERITY_TITLE;
 	strbuf_add_str(out, before);
@@ -82,12 +84,22 @@ void page_head(struct page *page, const struct digest *digest, const char *befor
 		  digest->steps > 0 ? "step" : "event");
 	strbuf_add_str(out, " in ");
 	say_seconds(out, digest->seconds);
-	add_devices(digest, out);
 	if (digest->deferred)
-		strbuf_add_str(out, ", deferred: collection was never started");
+		strbuf_add_str(&end, ", deferred: collection was never started");
 	if (digest->signal != NULL)
-		strbuf_addf(out, ", killed by %s", digest->signal);
+		strbuf_addf(&end, ", killed by %s", digest->signal);
+	/* How it ended is worth more than what the device is. */
+	add_devices(digest, true, &whole);
+	if (screen_columns(strbuf_str(out)) + screen_columns(strbuf_str(&whole)) +
+		    screen_columns(strbuf_str(&end)) <=
+	    SCREEN_COLUMNS)
+		strbuf_add_str(out, strbuf_str(&whole));
+	else
+		add_devices(digest, false, out);
+	strbuf_add_str(out, strbuf_str(&end));
 	strbuf_add_char(out, '\n');
+	strbuf_fini(&whole);
+	strbuf_fini(&end);
 }
 
 /* ---- the peak ---- */
