@@ -152,7 +152,7 @@ DEVICE = re.compile(r"\b(?:device|GPU|NPU) (\d+)\b|\b(cpu|the host)\b|^\s+(N/A)\
 HELD = re.compile(rf"^(?:Held at the peak of|Peak of) (\w+) on (\S+(?: \d+)?)[^\d]*.*{SIZE}")
 PEAK = re.compile(rf"^PEAK of (?:the )?({'|'.join(map(re.escape, POOLS))})(?: on (\S+ \d+|the CPU))?: {SIZE}")
 HOLDER = re.compile(rf"^\s+{SIZE}\s+\d+ %\s+(?:([\d,]+) blocks?\s+)?(\S.*)$")
-LISTED = re.compile(rf"^  +(?:\S+ (\d+)  )?(\+?{SIZE})(/step|/s)?  (\S.*?)(?: on (?:(?:GPU|NPU|device) \d+|the CPU))?(?: {{3,}}\S.*)?$")
+LISTED = re.compile(rf"^  +(?:(\S+ \d+|the CPU)  )?(\+?{SIZE})(/step|/s)?  (\S.*?)(?: on (?:(?:GPU|NPU|device) \d+|the CPU))?(?: {{3,}}\S.*)?$")
 
 
 def _device(text):
@@ -193,7 +193,8 @@ def of_text(form, text, pools):
         if head:
             listing, small = head[1].lower(), line.startswith("SMALL")
         elif listing and listed:
-            facts.sites.append(Site(listing, name=listed[5].strip(), figures=(listed[2],) if listed[4] != "/s" else (), small=small, device=listed[1]))
+            facts.sites.append(Site(listing, name=listed[5].strip(), figures=(listed[2],) if listed[4] != "/s" else (), small=small,
+                                    device=listed[1] and _device(listed[1])))
         elif not line.startswith("  "):
             listing = None
         held = HELD.match(line)
@@ -202,7 +203,7 @@ def of_text(form, text, pools):
         if held or peak:
             holders = facts.held.setdefault(peak or (_device(held[2]), held[1]), [])
         elif holder and holders is not None:
-            holders.append((holder[3], holder[1], int(holder[2].replace(",", "")) if holder[2] else None))
+            holders.append((holder[3].removesuffix("  (no call stack)"), holder[1], int(holder[2].replace(",", "")) if holder[2] else None))
         elif not line.startswith(" "):
             holders = None
         pool = _pool(line, names)
@@ -619,10 +620,22 @@ def check(run, command):
     assert not problems, "\n".join(problems) + f"\n{run}"
 
 
+def _below(paths):
+    """What lies in these directories; an engine that outlives its test may remove one meanwhile."""
+    found = []
+    for path in paths:
+        try:
+            found += sorted(path.iterdir()) if path.is_dir() else []
+        except FileNotFoundError:
+            pass
+    return found
+
+
 def _left(out):
     """Projects that a test left, each once; those of a launch that was not finished are not complete."""
-    found = {}
-    for path in sorted(out.glob("*")) + sorted(out.glob("*/*")) + sorted(out.glob("*/*/*")):
+    found, first = {}, _below([out])
+    second = _below(first)
+    for path in first + second + _below(second):
         if re.fullmatch(r"msmemscope_\d+_\d{14}_\w+", path.name) and path.is_dir() and not list(path.parent.glob(".msmemscope_*")):
             found.setdefault(path.name, path)
     return list(found.values())
