@@ -122,6 +122,7 @@ export function stepBands(pen, plot, view, steps, x, end) {
       pen.fillStyle = css("--band");
       pen.fillRect(from, plot.y, to - from, plot.height);
     }
+    if (!dense && to - from < 3) return; // its label would be taken for that of a wide one beside it
     const text = `step ${number}`, half = pen.measureText(text).width / 2 + 5;
     if (middle - half < free || middle + half > plot.x + plot.width) return;
     pen.fillStyle = css("--pale");
@@ -140,7 +141,11 @@ export function vertical(pen, plot, at, colour, label, down = 0) {
   pen.stroke();
   if (label) {
     pen.textAlign = at > plot.x + plot.width - 40 ? "right" : "left";
-    pen.fillText(label, at + (pen.textAlign === "left" ? 4 : -4), plot.y + 8 + down);
+    const wide = pen.measureText(label).width + 4, isLeft = pen.textAlign === "left";
+    pen.fillStyle = css("--back");
+    pen.fillRect(isLeft ? at + 2 : at - 2 - wide, plot.y + down, wide, 16);
+    pen.fillStyle = colour;
+    pen.fillText(label, at + (isLeft ? 4 : -4), plot.y + 8 + down);
   }
 }
 

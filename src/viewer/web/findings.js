@@ -3,7 +3,7 @@
 import { ask } from "./data.js";
 import { bytes } from "./format.js";
 import { isFollowed, liveChip } from "./live.js";
-import { $, button, change, make, page, pool, show, state } from "./page.js";
+import { $, button, change, make, page, pool, seeView, show, state } from "./page.js";
 import { placeName } from "./places.js";
 
 const WASTES = 5; // places that the list names, if they cost more than a hundredth of the peak
@@ -123,6 +123,7 @@ export function showAround(time) {
 export function goTo(index) {
   found = index;
   findings()[index]?.go();
+  seeView();
   drawLeft();
 }
 

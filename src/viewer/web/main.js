@@ -3,7 +3,7 @@
 import { ask, isReport } from "./data.js";
 import { clampView, fromHash } from "./format.js";
 import { colourOf, forgetGroups, setLeaking } from "./draw.js";
-import { $, button, change, make, note, page, question, refresh, setAxis, show, state, view, views } from "./page.js";
+import { $, button, change, make, note, page, question, refresh, seeView, setAxis, show, state, view, views } from "./page.js";
 import { drawOverview, leakingPlaces, timelineView } from "./timeline.js";
 import { blocksView } from "./blocks.js";
 import { flameView } from "./flame.js";
@@ -66,6 +66,7 @@ function showBlock(block) {
   const { run } = page, end = block.end_ns ?? run.to_ns, length = Math.max(1000, (end - block.start_ns) * 0.1);
   Object.assign(state, { tab: "blocks", pool: block.pool });
   show(block.start_ns - length, end + length);
+  seeView();
 }
 
 // Of several processes: two runs that were named are compared, many are shown side by side.

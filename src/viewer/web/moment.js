@@ -4,13 +4,14 @@
 import { ask } from "./data.js";
 import { bytes, ownerTree, signed, span } from "./format.js";
 import { colourOf } from "./draw.js";
-import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
+import { $, button, change, drawSoon, make, page, pool, seeView, state } from "./page.js";
 import { groupWords, ownerWords, placeName, siteOf } from "./places.js";
 import { leakingPlaces, momentOf } from "./timeline.js";
 import { difference, twoSides } from "./compare.js";
 
 let moment = null, changes = null, block = null;
 const folded = new Set(); // paths of owners whose parts are not shown
+const opened = new Set(); // headings of lists that are shown, whichever block is
 
 // What the pool holds at A, or at the peak, exactly; what changed until B; asked for when one of them changes.
 export async function fetchMoments() {
@@ -65,15 +66,17 @@ function groupRows() {
 export function drawMoment() {
   const parts = [];
   if (block !== null) parts.push(tellBlock());
+  if (changes?.groups) parts.push(...tellChanges());
   parts.push(make("h2", "", state.at === null ? "At the peak" : "At A"));
   if (moment?.groups) {
     parts.push(make("div", "big", bytes(moment.used ?? 0)),
       make("span", "pale", `${state.at === null && pool().dropped_peak ? "before the part of the trace that --max-disk left" : `at ${span(moment.time - page.run.from_ns)}`}${moment.step ? `, step ${moment.step}` : ""}`));
     if (moment.reserved) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
     if (moment.device) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
+    // A finger has no shift key.
+    if (state.at !== null && state.and === null) parts.push(button("set B here", false, () => change({ and: state.at }), "more"));
     parts.push(make("section", `list ${state.by}`, ...groupRows()));
   }
-  if (changes?.groups) parts.push(...tellChanges());
   $("right").replaceChildren(...parts);
 }
 
@@ -81,7 +84,7 @@ function tellChanges() {
   const total = (changes.b.used ?? 0) - (changes.a.used ?? 0), rows = changes.groups.filter(one => one[1] !== one[3]).slice(0, 12);
   return [make("h2", "", "From A to B"), make("div", `big ${total > 0 ? "grew" : "shrank"}`, signed(total)),
     make("section", `list ${state.by}`, ...rows.map(([name, before, , after]) => entry(0, null, groupWords(state.by, name), signed(after - before), after > before ? "grew" : "shrank"))),
-    button("compare A and B", false, () => change({ tab: "compare" }), "more")];
+    button("compare A and B", false, () => { change({ tab: "compare" }); seeView(); }, "more")];
 }
 
 // ---- a block ----
@@ -95,18 +98,26 @@ function frames(list) {
   }));
 }
 
+// A list that its heading opens, and that stays open when the panel is drawn again.
+function foldable(key, title, list) {
+  const all = make("details", "", make("summary", "", title), list);
+  all.open = opened.has(key);
+  all.addEventListener("toggle", () => { if (all.open) opened.add(key); else opened.delete(key); });
+  return all;
+}
+
 // Frames with a heading; frameworks' own between the user's are folded away unless there is nothing else.
 function stackOf(title, list) {
   if (list.length === 0) return [];
-  const all = make("details", "", make("summary", "", `${title}: ${list.length} frames`), frames(list));
-  const own = list.filter(frame => frame.user);
-  return own.length === 0 ? [Object.assign(all, { open: true })] : [make("h3", "", title), frames(own.slice(0, 6)), all];
+  const own = list.filter(frame => frame.user), text = `${title}: ${list.length} frames`;
+  if (own.length === 0) return [Object.assign(make("details", "", make("summary", "", text), frames(list)), { open: true })];
+  return [make("h3", "", title), frames(own.slice(0, 6)), foldable(title, text, frames(list))];
 }
 
 function tellUses() {
   if (block.accesses === 0) return [];
   const list = make("ul", "frames", ...block.uses.slice(0, 100).map(([time, kind, name]) => make("li", "", `${span(time)}  ${kind.toLowerCase()}  ${name}`)));
-  return [make("details", "", make("summary", "", `${block.accesses.toLocaleString("en")} accesses`), list)];
+  return [foldable("accesses", `${block.accesses.toLocaleString("en")} accesses`, list)];
 }
 
 // A block or hole beside the one that is shown.
@@ -127,13 +138,13 @@ function tellSegment() {
 // What the pool did before and after it handed out the block.
 function tellAround() {
   if (block.around === undefined || block.around.length < 2) return [];
-  const list = make("section", "list", ...block.around.map(one => {
+  const list = make("section", "list place", ...block.around.map(one => {
     const own = one.block === block.id, row = entry(0, null, `${span(one.time_ns)}  ${one.event.toLowerCase()}  ${placeName(one.place ?? "")}`, bytes(one.bytes));
     row.classList.add("fold", ...(own ? ["bold"] : []));
     if (!own) row.addEventListener("click", () => change({ block: String(one.block) }));
     return row;
   }));
-  return [make("details", "", make("summary", "", "The pool before and after"), list)];
+  return [foldable("around", "The pool before and after", list)];
 }
 
 function tellBlock() {

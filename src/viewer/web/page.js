@@ -55,6 +55,11 @@ export function button(text, pressed, act, className) {
   return element;
 }
 
+// Where all is one column, what was asked for is below or above what was clicked.
+export function seeView() {
+  if (innerWidth <= 700) $("tabs").scrollIntoView();
+}
+
 export function pool() {
   return page.run.pools.find(one => one.index === state.pool) ?? page.run.pools[0];
 }

@@ -27,7 +27,7 @@ let ranksScrolled = 0;
 // One sentence about all of them.
 export function tellRanks(list, total) {
   const highest = Math.max(0, ...list.map(one => one.peak)), longest = Math.max(0, ...list.map(one => one.length));
-  return `${list.length === total ? total : `${list.length} of ${total}`} processes, worst first; ${span(longest)} across; dark: up to ${bytes(highest)}; click one for its timeline`;
+  return `${list.length === total ? total : `${list.length} of ${total}`} processes, worst first; ${span(longest)} across; full colour: up to ${bytes(highest)}; click one for its timeline`;
 }
 
 export function drawRanks(canvas, all, scroll) {

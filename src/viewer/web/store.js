@@ -188,7 +188,7 @@ function dateOf(when) {
 function drawPanels() {
   const hosts = fleet.hosts.length, when = new Date(fleet.start_ns / 1e6), going = fleet.ranks.filter(one => one.outcome === "running").length;
   $("title").title = fleet.run;
-  $("title").textContent = `${runTitle(fleet.run)}: ${fleet.rank_count} ranks on ${hosts} host${hosts === 1 ? "" : "s"}`;
+  $("title").textContent = `${runTitle(fleet.run)}: ${fleet.rank_count} rank${fleet.rank_count === 1 ? "" : "s"} on ${hosts} host${hosts === 1 ? "" : "s"}`;
   document.title = `${runTitle(fleet.run)} - msmemscope`;
   $("chips").replaceChildren(...verdictChips(), ...[dateOf(when), fleet.commit && `commit ${fleet.commit.slice(0, 12)}`, fleet.job, going ? `${going} still running` : ""].filter(Boolean)
     .map(text => make("span", "chip plain short", text)));
@@ -211,7 +211,7 @@ function drawPanels() {
   if (groups.length === 0) groups.push(make("p", "pale", fleet.too_few_ranks ? "Too few ranks to compare." : "None: peaks, growth and call sites of all ranks were compared."));
   $("groups").replaceChildren(...groups);
   $("tools").replaceChildren(...Object.entries(ORDERS).map(([key, text]) => button(text, state.order === key, () => change({ order: key }))),
-    make("span", "", `dark: up to ${bytes(Math.max(0, ...list.map(one => one.held)))}; red: stands out`));
+    make("span", "", `full colour: up to ${bytes(Math.max(0, ...list.map(one => one.held)))}; red: stands out`));
   drawRank();
 }
 

@@ -2,7 +2,7 @@
 // Blocks or events as a table: of the time shown, or alive at A, and with what is searched for.
 import { ask, isReport } from "./data.js";
 import { bytes, count, parseSearch, span } from "./format.js";
-import { $, button, change, make, page, pool, state } from "./page.js";
+import { $, button, change, make, page, pool, seeView, state } from "./page.js";
 import { ownerWords, placeName } from "./places.js";
 
 const PAGE_ROWS = 300;
@@ -49,6 +49,7 @@ let kinds = {}, jumps = false;
 export function jumpToFound() {
   jumps = true;
   change({ tab: "table", ...(state.list === "events" ? { list: null } : {}) });
+  seeView();
 }
 
 // Whether a block of a report has what is searched for: a report carries the largest blocks, and no server looks through them.
@@ -85,10 +86,9 @@ async function fillTable(current, offset = 0) {
     `${count(answer.found, "block")}, ${bytes(answer.bytes)}${state.at !== null ? ", alive at A" : " in the time shown"}`;
   const part = answer.among ? `; searched among the largest ${answer.among.toLocaleString("en")}, which are in this report` : isReport && shown < answer.found ? `; ${events ? "the first" : "the largest"} ${shown.toLocaleString("en")} are in this report` : "";
   $("table").replaceChildren(make("p", "pale", `${what}${state.search ? `  that match "${state.search}"` : ""}${part}`), make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
-  if (jumps && !events && answer.blocks.length > 0) {
-    jumps = false;
-    change({ block: String(answer.blocks[0].id) });
-  }
+  const first = jumps && !events ? answer.blocks[0] : undefined;
+  jumps = jumps && events;
+  if (first !== undefined) change({ block: String(first.id) });
 }
 
 function kindTool() {

@@ -54,7 +54,7 @@ export const claims = {
   "a setting says what it would reserve and what that saves": () => same([tellSetting({ set: "expandable_segments:True", reserved_peak: 2 * MIB }, 3 * MIB), tellSetting({ set: "", reserved_peak: MIB }, MIB)],
     ["expandable_segments:True: 2.00 MiB (\u22121.00 MiB)", "(default): 1.00 MiB"]),
   "ranks are summed up in one sentence": () => same(tellRanks([{ peak: 3 * MIB, length: 2e9 }, { peak: MIB, length: 1e9 }], 3),
-    "2 of 3 processes, worst first; 2.00 s across; dark: up to 3.00 MiB; click one for its timeline"),
+    "2 of 3 processes, worst first; 2.00 s across; full colour: up to 3.00 MiB; click one for its timeline"),
   "spans have the unit that reads best": () => same([5, 1500, 2e6, 3.5e9, 600e9, 3 * 3600e9].map(format.span), ["5 ns", "1.5 \u00b5s", "2.0 ms", "3.50 s", "10.0 min", "3.0 h"]),
   "a scale has about as many lines as there is room for": () => {
     const random = dice(1);
