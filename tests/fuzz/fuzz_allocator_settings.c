@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of PYTORCH_CUDA_ALLOC_CONF, for the release that the first byte chooses. */
+/* The text of PYTORCH_CUDA_ALLOC_CONF or PYTORCH_NPU_ALLOC_CONF, for the release that the first byte chooses. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +14,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct twin_settings settings;
 	struct mscope_error err = {0};
 	struct twin_release release;
+	uint32_t first, last;
+	bool npu;
 	char *text;
 
 	if (size == 0)
 		return 0;
-	release = twin_release_of(TWIN_MINOR_FIRST + data[0] % TWIN_MINOR_LAST);
+	npu = data[0] >= 128;
+	first = twin_release_first(npu);
+	last = twin_release_last(npu);
+	release = twin_release_of(first + data[0] % (last - first + 1), npu);
 	text = malloc(size);
 	if (text == NULL)
 		return 0;
