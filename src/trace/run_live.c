@@ -217,16 +217,27 @@ int chunks_scan(struct run *run, bool final)
 	return 0;
 }
 
-/* A count that only grows, in this time by less than one a nanosecond: a lost event takes longer. */
-static bool take_count(_Atomic uint64_t *own, const _Atomic uint64_t *word, uint64_t time_ns)
+/* A value that only grows, by at most so much. */
+static bool take_grown(_Atomic uint64_t *own, uint64_t value, uint64_t most)
 {
-	uint64_t value = atomic_load_explicit(word, memory_order_relaxed),
-		 before = atomic_load(own);
+	uint64_t before = atomic_load(own);
 
-	if (value < before || value - before > time_ns)
+	if (value < before || value - before > most)
 		return false;
 	atomic_store(own, value);
 	return true;
+}
+
+/*
+ * A count that grows by less than one a nanosecond: a lost event takes longer. The clock is read after the count, since this thread may
+ * be held up between the two; `since_ns` was read before the count was taken the last time.
+ */
+static bool take_count(_Atomic uint64_t *own, const _Atomic uint64_t *word, uint64_t since_ns)
+{
+	uint64_t value = atomic_load_explicit(word, memory_order_relaxed);
+	uint64_t now_ns = clock_monotonic_ns();
+
+	return take_grown(own, value, now_ns > since_ns ? now_ns - since_ns : TRACE_LOSS_MAX);
 }
 
 static bool take_word(_Atomic uint32_t *own, const _Atomic uint32_t *word, uint32_t least,
@@ -271,23 +282,23 @@ void header_refresh(struct run *run, bool final)
 {
 	struct trace_header *own = (struct trace_header *)(void *)run->preamble;
 	struct trace_header *h = run->mapped;
-	uint64_t now_ns = clock_monotonic_ns(), time_ns = TRACE_LOSS_MAX;
+	uint64_t now_ns = clock_monotonic_ns(),
+		 since_ns = run->refreshed_ns == 0 ? own->monotonic_ns : run->refreshed_ns;
 	bool good = take_word(&own->state, &h->state, TRACE_RECORDING, TRACE_CLOSED);
 	uint32_t i;
 
-	if (run->refreshed_ns == 0)
-		run->refreshed_ns = own->monotonic_ns;
-	if (now_ns > run->refreshed_ns)
-		time_ns = now_ns - run->refreshed_ns;
 	run->refreshed_ns = now_ns;
 	good &= take_word(&own->stop, &h->stop, 0, TRACE_STOP_LIMIT);
 	good &= take_word(&own->stop_errno, &h->stop_errno, 0, 4095);
 	good &= !final || losses_hold(run);
 	for (i = 0; i < TRACE_LOSSES_MAX && losses_hold(run); i++)
-		good &= take_count(&own->loss[i], &h->loss[i], time_ns);
-	good &= take_count(&own->stall_max_ns, &h->stall_max_ns, now_ns);
-	good &= take_count(&own->stall_count, &h->stall_count, time_ns);
-	good &= take_count(&own->stall_total_ns, &h->stall_total_ns, UINT64_MAX);
+		good &= take_count(&own->loss[i], &h->loss[i], since_ns);
+	good &= take_grown(&own->stall_max_ns,
+			   atomic_load_explicit(&h->stall_max_ns, memory_order_relaxed), now_ns);
+	good &= take_count(&own->stall_count, &h->stall_count, since_ns);
+	good &= take_grown(&own->stall_total_ns,
+			   atomic_load_explicit(&h->stall_total_ns, memory_order_relaxed),
+			   UINT64_MAX);
 	atomic_store(&own->next_chunk, run->scanned);
 	atomic_store(&own->request, atomic_load_explicit(&h->request, memory_order_relaxed));
 	if (final)
