@@ -300,6 +300,13 @@ def test_the_page_opens_on_the_answer(view, leak, browser, out):
     page.wait("location.hash.includes('at=')")
     page.click(900, 500, shift=True)
     page.wait("document.getElementById('right').textContent.includes('From A to B')")
+    # Without a shift key: B where A is, then another A.
+    page.click(500, 500)
+    page.wait("location.hash.includes('at=') && !location.hash.includes('and=')")
+    page.press("#right button", "one => one.textContent === 'set B here'")
+    page.wait("location.hash.includes('and=')")
+    page.click(900, 500)
+    page.wait("/at=([^&]+)&and=(?!\\1(&|$))/.test(location.hash)")
     # The wheel zooms, "0" shows all again.
     page.wheel(700, 500, -200)
     page.wait("location.hash.includes('from=')")

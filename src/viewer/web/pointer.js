@@ -27,9 +27,9 @@ function tip(event, text) {
   element.style.top = `${Math.min(event.clientY + 14, innerHeight - element.offsetHeight - 8)}px`;
 }
 
-// A click chooses A, with shift B.
+// A click chooses A, with shift B; a B that "set B here" put where A was waits for the next A.
 function chooseMoment(time, second) {
-  change(second ? { and: time, with: null } : { at: time, and: state.with === null ? null : state.and });
+  change(second ? { and: time, with: null } : { at: time, and: state.with === null && state.and !== state.at ? null : state.and });
 }
 
 function listenToCanvas() {
