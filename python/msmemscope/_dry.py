@@ -18,7 +18,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TEXT_MAX = 60  # characters of a line of source that a note shows
 _VALUES_MAX = 100  # lines that read values which nobody computed
 _READS_MAX = 10000  # of one line, without a step and without a new peak: a loop that waits for a value
-_GROWTHS_MAX = 3  # so often such a loop goes on because it takes memory: one that gathers data, or one that never ends
+_GROWTHS_MAX = 3  # such a loop goes on at most this often because it takes memory: it gathers data, or never ends
 _HOW = (" read as 0", " read without its value", " taken as full (upper bound)")  # enum rt_sim_unknown of the simulated NPU
 
 # What integers are larger by that nobody computed: more than hides below a peak, and not so much that a loop over it takes minutes.

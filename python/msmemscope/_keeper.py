@@ -237,7 +237,7 @@ class _Scan:
         return at
 
     def find_storages(self, wanted, at):
-        """The same of storages that a program keeps without their tensor. They are put behind the tensors."""
+        """The same for storages that a program keeps without their tensor. They come after the tensors."""
         storages, memory_of = [], self.torch.UntypedStorage.data_ptr
         collector.mscope_instances(self.objects, self.torch.UntypedStorage, storages, _TENSORS)
         for storage in storages:

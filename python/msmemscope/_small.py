@@ -4,7 +4,7 @@
 A tensor of at most 4,096 elements that the program makes from numbers, or from a tensor of the host, has a shadow: a tensor of the host with its
 values. What the program's own lines compute of shadows alone has one too. So `int(lengths.max())` is the real number, and a mask that is known
 selects as many rows as it really does. Where an operand is not known it counts as zeros, and the result is a guess: the program goes on with it, and
-its line is told.
+the answer lists its line.
 
 A shadow is of one version of its tensor: PyTorch counts what changes a tensor in place, also where no line of Python does. Tensors without a count
 (inference mode), and what a captured graph writes, have no shadow. Only functions of the tables below are computed twice; none of them is random. The

@@ -616,3 +616,18 @@ size_t advise_record_release(const struct advise_record *record, uint64_t number
 			return node->runs;
 	return ADVISE_NEVER;
 }
+
+size_t advise_moment_after(const size_t *moments, size_t count, size_t after)
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (moments[middle] <= after)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < count ? moments[low] : ADVISE_NEVER;
+}

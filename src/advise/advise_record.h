@@ -149,4 +149,7 @@ const struct advise_node *advise_record_node(const struct advise_record *record,
 /* When the graph lets go of what a node has saved; ADVISE_NEVER: not in this record. */
 size_t advise_record_release(const struct advise_record *record, uint64_t number);
 
+/* The first of these moments, which are in order, after another; ADVISE_NEVER: there is none. */
+size_t advise_moment_after(const size_t *moments, size_t count, size_t after);
+
 #endif

@@ -160,17 +160,9 @@ static bool is_of_batch(const struct work *work, const struct advise_block *bloc
 /* When what is added to a gradient is free again: the next node runs. */
 static size_t added(const struct work *work, size_t at)
 {
-	size_t low = 0, high = work->run_count;
+	size_t next = advise_moment_after(work->runs, work->run_count, at);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (work->runs[middle] <= at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < work->run_count ? work->runs[low] : at + 1;
+	return next == ADVISE_NEVER ? at + 1 : next;
 }
 
 /* What a block of the whole batch is in one of the two. */

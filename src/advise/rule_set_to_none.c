@@ -28,18 +28,9 @@ static size_t added_goes(const struct advise_record *record, uint32_t gradient, 
 /* The first time after a moment that gradients were set to zero, before another moment; ADVISE_NEVER: they were not. */
 static size_t zeroed_between(const struct advise_record *record, size_t after, size_t before)
 {
-	size_t low = 0, high = record->zeroed_count;
+	size_t zeroed = advise_moment_after(record->zeroed, record->zeroed_count, after);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (record->zeroed[middle] <= after)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < record->zeroed_count && record->zeroed[low] < before ? record->zeroed[low]
-									  : ADVISE_NEVER;
+	return zeroed < before ? zeroed : ADVISE_NEVER;
 }
 
 /* A gradient is gone from where it was set to zero until a moment. Returns how many edits that is. */

@@ -8,7 +8,7 @@
 /* Call sites of a pool in JSON, unless all are asked for. */
 #define JSON_PLACES 1000u
 
-/* Of so many call sites of a pool people are told one by one; the others are one. */
+/* Call sites of a pool that are listed; those beyond are summed up as one. */
 #define SITES_MOST 10000u
 
 /* A place with what mending it would save. */

@@ -26,7 +26,7 @@ struct analysis_view;
 #define LEAKS_EXAMPLES	 3u
 #define LEAKS_KEPT	 100u
 
-/* So many places of a verdict are told of one by one; the others of a pool are one place, the rest. */
+/* Places of a verdict that are listed; those of a pool beyond are summed up as one place, the rest. */
 #define LEAKS_PLACES 10000u
 
 /* A block of a place. */
@@ -37,7 +37,7 @@ struct leaks_block {
 	uint64_t kernel; /* kernels launched before it was allocated */
 	uint32_t step;	 /* as in block.latest_step; the part of the run if by_time */
 	uint32_t stack;
-	bool freed_late; /* freed, but only behind the last step */
+	bool freed_late; /* freed, but only after the last step */
 };
 
 struct leaks_place {
@@ -77,7 +77,7 @@ struct leaks_place {
 	struct leaks_block *list;
 	size_t list_count;
 	uint64_t listed_blocks, listed_bytes; /* of these, or of those of the rest */
-	uint64_t late_blocks;		      /* of them: freed, but only behind the last step */
+	uint64_t late_blocks;		      /* of them: freed, but only after the last step */
 	/* The first of the list that are worth to be shown; at most LEAKS_EXAMPLES. */
 	uint32_t example_count;
 };

@@ -7,7 +7,7 @@
 
 #include "analysis/leaks_state.h"
 
-/* A block that counts: it lives, or was freed only behind the last step. */
+/* A block that counts: it lives, or was freed only after the last step. */
 struct survivor {
 	const void *of;	     /* struct block, or struct freed */
 	uint32_t place : 31; /* of `merged` */
@@ -44,7 +44,7 @@ struct group_sums {
 	double growth_of; /* growth in bytes */
 	double leaking;	  /* rate of leaks */
 	size_t stopped;	  /* have grown and stopped */
-	bool unkept;	  /* one is no kept one */
+	bool unkept;	  /* at least one place leaks or is a suspect */
 };
 
 /* The same of a device. */
@@ -66,7 +66,7 @@ struct judge {
 	const struct leaks *leaks;
 	struct replay *replay;
 	struct leaks_result *found;
-	size_t most[3];	 /* places of a verdict that are told of one by one */
+	size_t most[3];	 /* places of a verdict that are listed */
 	size_t count[3]; /* places of a verdict in `found` */
 	struct leaks_place *rest;
 	size_t rest_count, rest_room;

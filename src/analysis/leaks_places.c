@@ -121,7 +121,7 @@ static int drop(struct judge *j, struct leaks_place *place)
 	return 0;
 }
 
-/* Sorts them, and leaves so many of each verdict as are wanted. */
+/* Sorts the places, and keeps of each verdict as many as are wanted. */
 static int prune(struct judge *j)
 {
 	struct leaks_result *found = j->found;

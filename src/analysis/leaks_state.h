@@ -181,7 +181,7 @@ int leaks_report(const void *state, struct replay *replay, struct findings *out)
 int leaks_say(void *state, const struct analysis_view *view, struct strbuf *out);
 int leaks_json(void *state, const struct analysis_view *view, struct json *json);
 
-/* Judges at any moment; to be freed with leaks_findings_free(). `most`: places that are told of one by one, by verdict. NULL: no memory. */
+/* Judges at any moment; to be freed with leaks_findings_free(). `most`: places that are listed, by verdict. NULL: no memory. */
 struct leaks_findings *leaks_judge(const struct leaks *leaks, struct replay *replay,
 				   const size_t most[3]);
 

@@ -50,7 +50,7 @@ static inline struct index_search index_search(uint64_t hash)
 	return (struct index_search){.tag = index_tag(hash)};
 }
 
-/* The next element whose hash may be the one; false: there is no other. */
+/* The next element that may have this hash; false: there are no more. */
 static inline bool index_next(const struct index *index, struct index_search *search,
 			      uint32_t *out_element)
 {
