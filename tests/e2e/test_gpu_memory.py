@@ -256,6 +256,16 @@ def test_the_ledger_of_a_gpu_is_of_the_moment_of_the_peak_beside_it(gpu, msmemsc
     assert " on GPU 0 (Stand-in GPU, 8.0 GiB) " in text, text
 
 
+def test_other_processes_that_come_and_go_leave_nothing_unknown(gpu, msmemscope, targets, out):
+    """A device's figure and the list of its processes are two questions to the driver; what is said is of one moment."""
+    script = out / "program.py"
+    script.write_text("WAIT = True\n" + MOMENT + "settle()\n" * 3, encoding="utf-8")
+    run = gpu([], sys.executable, script, context=300, size=8192, env={**nvml.asked(out, targets), "NVML_RESTLESS": 1}).check()
+    [device] = msmemscope.info(run.project())["devices"]
+    others = {moment["other_processes_bytes"] for moment in device["over_time"]}
+    assert others == {0, 700 * MIB} and {moment["unknown_bytes"] for moment in device["over_time"]} == {0}, device["over_time"]
+
+
 # All of the pool is in use when a request is refused; the program goes on with less.
 REFUSED = MOMENT.split("if WAIT:")[0] + r"""
 report(segment + 169 * MIB, 23 * MIB, 192 * MIB, 192 * MIB, Device(1, 0))

@@ -14,6 +14,7 @@
 #define DEVICES_MAX   64u
 #define PROCESSES_MAX 256u
 #define ROUNDS	      10u /* between two lists of processes on a device that does not change */
+#define TRIES	      4u  /* to get a device's figure and its list of the same moment */
 #define NVML_OK	      0
 
 /* Version 2 has apart what the driver keeps for itself on an idle device, which cuMemGetInfo() does not count either. */
@@ -176,43 +177,74 @@ static void tell(unsigned int index, struct sampler_record record)
 	sampler_send(&record);
 }
 
-/* True: all were told. */
-static bool sample_processes(unsigned int index)
-{
-	static struct process_info processes[PROCESSES_MAX];
-	unsigned int count = PROCESSES_MAX, i;
-	bool complete = true;
+static struct {
+	struct process_info entries[PROCESSES_MAX];
+	unsigned int count;
+	bool complete; /* the driver gave the bytes of each */
+} list;
 
-	if (nvml.processes == NULL ||
-	    nvml.processes(devices[index].handle, &count, processes) != NVML_OK)
-		return false;
-	for (i = 0; i < count && i < PROCESSES_MAX; i++) {
-		if (processes[i].used != ~0ull && processes[i].pid != 0)
-			tell(index, (struct sampler_record){.pid = processes[i].pid,
-							    .bytes = processes[i].used});
-		else
-			complete = false;
+static void list_processes(unsigned int index)
+{
+	unsigned int i;
+
+	list.count = PROCESSES_MAX;
+	list.complete = nvml.processes != NULL &&
+			nvml.processes(devices[index].handle, &list.count, list.entries) == NVML_OK;
+	if (!list.complete)
+		list.count = 0;
+	list.count = list.count < PROCESSES_MAX ? list.count : PROCESSES_MAX;
+	for (i = 0; i < list.count; i++) {
+		if (list.entries[i].used == ~0ull || list.entries[i].pid == 0)
+			list.complete = false;
 	}
-	return complete;
+}
+
+static void tell_processes(unsigned int index)
+{
+	unsigned int i;
+
+	for (i = 0; i < list.count; i++) {
+		if (list.entries[i].used != ~0ull && list.entries[i].pid != 0)
+			tell(index, (struct sampler_record){.pid = list.entries[i].pid,
+							    .bytes = list.entries[i].used});
+	}
+}
+
+/*
+ * The device's figure and the list of processes are two questions, and another process may come or go between them. They are of one
+ * moment if the figure is the same after the list was made; else both are asked for again, a few times.
+ */
+static void sample_device(unsigned int index, bool all)
+{
+	unsigned long long used, total, after;
+	unsigned int tries = 0;
+	bool listed = false;
+
+	if (!memory_of(devices[index].handle, &used, &total))
+		return;
+	if (all || !devices[index].known || devices[index].used != used) {
+		list_processes(index);
+		while (tries++ < TRIES && memory_of(devices[index].handle, &after, &total) &&
+		       after != used) {
+			used = after;
+			list_processes(index);
+		}
+		tell_processes(index);
+		listed = list.complete;
+	}
+	devices[index].known = true;
+	devices[index].used = used;
+	tell(index, (struct sampler_record){.bytes = used, .total_bytes = total, .listed = listed});
 }
 
 static void sample(bool asked)
 {
 	static unsigned int round;
-	unsigned long long used, total;
-	bool listed, all = asked || round++ % ROUNDS == 0;
+	bool all = asked || round++ % ROUNDS == 0;
 	unsigned int i;
 
-	for (i = 0; i < device_count; i++) {
-		if (!memory_of(devices[i].handle, &used, &total))
-			continue;
-		listed = (all || !devices[i].known || devices[i].used != used) &&
-			 sample_processes(i);
-		devices[i].known = true;
-		devices[i].used = used;
-		tell(i, (struct sampler_record){
-				.bytes = used, .total_bytes = total, .listed = listed});
-	}
+	for (i = 0; i < device_count; i++)
+		sample_device(i, all);
 }
 
 const struct sampler_source sampler_nvml = {.open = open_library, .sample = sample};
