@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """dryrun: what a dry run says of each script of programs/dry.py, against PyTorch's own counters on this card"""
 import ast
+import contextlib
 import json
 import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from checks import COMMAND, PROGRAMS, call, check
 
@@ -11,6 +14,8 @@ CARD = os.environ.get("DRY_CARD", "h200")
 SCRIPT = PROGRAMS / "dry.py"
 NEEDS, RESERVES = 0.001, 0.01
 CONVOLUTIONS = 0.35  # a range is at most this wide
+LANES = 4  # scripts at a time
+alone = threading.Lock()  # only one large model is on the card at a time
 REFUSED = ("recurrent", "factorised", "transformed", "compiled", "other_streams", "repeated", "counted")
 
 
@@ -28,7 +33,8 @@ def dry(name, *options, env=None):
 
 
 def real(name, env=None):
-    done = call([sys.executable, SCRIPT, name], env)
+    with alone if name.startswith("llama") else contextlib.nullcontext():
+        done = call([sys.executable, SCRIPT, name], env)
     return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
 
 
@@ -54,7 +60,10 @@ def agrees(name, env=None):
 def run(place):
     place.mkdir(parents=True, exist_ok=True)
     os.chdir(place)
-    for name in names():
-        check(name)(lambda name=name: agrees(name))
-    for setting in ("expandable_segments:True", "max_split_size_mb:64", "roundup_power2_divisions:8"):
-        check(f"transformer, {setting}")(lambda setting=setting: agrees("transformer", {"PYTORCH_CUDA_ALLOC_CONF": setting}))
+    settings = ("expandable_segments:True", "max_split_size_mb:64", "roundup_power2_divisions:8")
+    wanted = {name: (name,) for name in names()} | {f"transformer, {text}": ("transformer", {"PYTORCH_CUDA_ALLOC_CONF": text}) for text in settings}
+    with ThreadPoolExecutor(LANES) as pool:
+        said = {title: pool.submit(agrees, *words) for title, words in wanted.items()}
+        for title, answer in said.items():
+            check(title)(answer.result)
+        pool.shutdown(cancel_futures=True)  # those for which no time was left
