@@ -158,6 +158,9 @@ soak_allocator() {
 	# shellcheck disable=SC2086  # a list of words
 	step "allocator: $allocators random programs for each of: $allocator_releases" \
 		python3 tests/oracle/oracle.py check $allocator_releases --runs="$allocators"
+	# shellcheck disable=SC2086
+	step "allocator: their snapshots, from the start and from the middle" \
+		python3 tests/oracle/oracle.py replay $allocator_releases --runs="$allocators"
 }
 
 soak_npu_pool() {

@@ -213,8 +213,7 @@ void whatif_text(const struct what_if *w, const struct what_if_choice *choice, s
 			    w->release.minor, w->release_found ? ", the newest that agrees" : "");
 	strbuf_addf(out, "%s%s): ",
 		    w->history->settings[0] == '\0' ? "default settings" : w->history->settings,
-		    w->history->settings_known || w->history->settings[0] != '\0' ? ""
-										  : " assumed");
+		    w->history->settings_known ? "" : " assumed");
 	strbuf_add_size(out, w->reserved_peak);
 	strbuf_add_str(out, " reserved at the peak");
 	if (w->in_use_peak != 0) {

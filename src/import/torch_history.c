@@ -141,7 +141,6 @@ static int read_segments(struct reader *r, uint32_t list, struct spans *spans)
 			return -ENOMEM;
 		spans->all[spans->count++] =
 			(struct span){s.address, s.address + s.bytes, s.private_pool};
-		/* Expandable segments were mapped part by part; going back from them is not possible. */
 		status = pool_history_add_segment(r->history, &s);
 		if (status == 0)
 			status = add_final_blocks(r, segments[i], &s);
@@ -425,6 +424,7 @@ static int read_device(struct reader *r, uint32_t entries_list, uint32_t root)
 	free(spans.all);
 	complete_frees(r->history);
 	read_settings(r, settings);
+	pool_history_assume_settings(r->history);
 	return status != 0 ? status : pool_history_rewind(r->history);
 }
 

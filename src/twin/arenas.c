@@ -23,29 +23,41 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
-static int arena_make(struct twin *twin, uint32_t shelf, uint64_t size, uint32_t *out_block)
+uint64_t arena_bytes(const struct twin *twin, uint32_t shelf)
 {
-	uint64_t unit = unit_of(twin, shelf);
-	uint64_t bytes =
-		round_up(twin->conditions.device_bytes + twin->conditions.device_bytes / 8, unit);
-	uint64_t address = place_arena(twin, shelf / 2, bytes, round_up(size, unit));
+	return round_up(twin->conditions.device_bytes + twin->conditions.device_bytes / 8,
+			unit_of(twin, shelf));
+}
+
+int arena_make(struct twin *twin, uint32_t shelf, uint64_t address, uint64_t bytes,
+	       uint32_t *out_block)
+{
 	uint32_t block;
 
-	if (address == 0 || size > bytes)
-		return 0;
 	if (array_reserve(&twin->arenas, &twin->arena_room, twin->arena_count + 1,
 			  sizeof(*twin->arenas)) != 0)
 		return -ENOMEM;
 	block = block_make(twin, shelf, address, bytes);
 	if (block == 0)
 		return -ENOMEM;
-	twin->arenas[twin->arena_count++] = (struct arena){address, bytes, unit};
+	twin->arenas[twin->arena_count++] = (struct arena){address, bytes, unit_of(twin, shelf)};
 	block_at(twin, block)->arena = (uint32_t)twin->arena_count;
 	block_at(twin, block)->segment = ++twin->segment_count;
 	block_at(twin, block)->mapped = false;
 	shelf_put(twin, block);
 	*out_block = block;
 	return 0;
+}
+
+static int arena_place(struct twin *twin, uint32_t shelf, uint64_t size, uint32_t *out_block)
+{
+	uint64_t bytes = arena_bytes(twin, shelf);
+	uint64_t address =
+		place_arena(twin, shelf / 2, bytes, round_up(size, unit_of(twin, shelf)));
+
+	if (address == 0 || size > bytes)
+		return 0;
+	return arena_make(twin, shelf, address, bytes, out_block);
 }
 
 /* Whether the blocks from `block` on that are not in use reach `size` bytes. */
@@ -75,7 +87,7 @@ static int find_run(struct twin *twin, uint32_t shelf, uint64_t size, uint32_t *
 		}
 		block = shelf_unmapped(twin, shelf, block_at(twin, block)->address + 1);
 	}
-	return arena_make(twin, shelf, size, out_block);
+	return arena_place(twin, shelf, size, out_block);
 }
 
 /* Maps the first `bytes` of a block that is not mapped, in whole units. False when the driver has no more. */
@@ -109,6 +121,29 @@ static int map_front(struct twin *twin, uint32_t block, uint64_t bytes, bool *ou
 	reserved_add(twin, mapped);
 	*out_mapped = true;
 	return 0;
+}
+
+int twin_map_part(struct twin *twin, uint32_t lane, uint64_t request, uint64_t address,
+		  uint64_t bytes, bool *out_done)
+{
+	const struct twin_conditions *c = &twin->conditions;
+	uint32_t shelf =
+		2 * lane + (block_size_of(&c->settings, &c->release, request) <= TWIN_SMALL_MOST);
+	uint32_t block = shelf_unmapped(twin, shelf, address);
+	int status = 0;
+
+	*out_done = false;
+	if (block == 0 || block_at(twin, block)->address != address) {
+		uint32_t other = shelf_unmapped(twin, shelf, 0);
+
+		/* There is one arena, which has its lowest unmapped part elsewhere, unless none is left. */
+		if (other != 0)
+			return 0;
+		status = arena_make(twin, shelf, address, arena_bytes(twin, shelf), &block);
+	}
+	if (status != 0 || bytes > block_at(twin, block)->size)
+		return status;
+	return map_front(twin, block, bytes, out_done);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)

@@ -31,7 +31,8 @@ static bool covers(const struct twin *twin, uint32_t block, uint64_t address)
 /* The free block that covers an address. Blocks come by address, so it is nearly always what the last one left. */
 static uint32_t covering(const struct twin *twin, uint64_t address)
 {
-	if (twin->older_rest != 0 && covers(twin, twin->older_rest, address))
+	if (twin->older_rest != 0 && block_at(twin, twin->older_rest)->mapped &&
+	    covers(twin, twin->older_rest, address))
 		return twin->older_rest;
 	for (uint32_t shelf = 0; shelf < twin->shelf_count; shelf++)
 		for (uint32_t block = shelf_first(twin, shelf); block != 0;
@@ -41,7 +42,7 @@ static uint32_t covering(const struct twin *twin, uint64_t address)
 	return 0;
 }
 
-/* Cuts a free block that is on no shelf at `bytes` from its start; the second part is on its shelf. */
+/* Cuts a block that is on no shelf at `bytes` from its start; the second part is on its shelf. */
 static int cut(struct twin *twin, uint32_t block, uint64_t bytes)
 {
 	const struct block *b = block_at(twin, block);
@@ -49,10 +50,62 @@ static int cut(struct twin *twin, uint32_t block, uint64_t bytes)
 
 	if (rest == 0)
 		return -ENOMEM;
-	block_at(twin, rest)->segment = block_at(twin, block)->segment;
+	b = block_at(twin, block); /* the table may have moved */
+	block_at(twin, rest)->segment = b->segment;
+	block_at(twin, rest)->arena = b->arena;
+	block_at(twin, rest)->mapped = b->mapped;
 	block_at(twin, block)->size = bytes;
 	block_link_after(twin, rest, block);
 	shelf_put(twin, rest);
+	return 0;
+}
+
+/* Cuts what lies before `address` off a block that is on its shelf; the rest is on no shelf, in `block`. */
+static int cut_before(struct twin *twin, uint32_t *block, uint64_t address)
+{
+	uint32_t front = *block;
+	int status = 0;
+
+	shelf_take(twin, front);
+	if (address == block_at(twin, front)->address)
+		return 0;
+	status = cut(twin, front, address - block_at(twin, front)->address);
+	if (status != 0)
+		return status;
+	*block = block_at(twin, front)->next;
+	shelf_take(twin, *block);
+	shelf_put(twin, front);
+	return 0;
+}
+
+int twin_add_arena(struct twin *twin, uint32_t lane, bool small, uint64_t address)
+{
+	uint32_t shelf = 2 * lane + small;
+
+	return arena_make(twin, shelf, address, arena_bytes(twin, shelf), &twin->older_rest);
+}
+
+int twin_add_mapped(struct twin *twin, uint64_t address, uint64_t bytes)
+{
+	uint32_t block = twin->older_rest;
+	int status;
+
+	/* Ranges that overlap, or that are larger than the device, are left to the replay to be noticed. */
+	if (block == 0 || !covers(twin, block, address) ||
+	    bytes > block_at(twin, block)->address + block_at(twin, block)->size - address)
+		return 0;
+	status = cut_before(twin, &block, address);
+	twin->older_rest = 0;
+	if (status == 0 && block_at(twin, block)->size > bytes) {
+		status = cut(twin, block, bytes);
+		twin->older_rest = status == 0 ? block_at(twin, block)->next : 0;
+	}
+	if (status != 0)
+		return status;
+	block_at(twin, block)->mapped = true;
+	shelf_put(twin, block);
+	reserved_add(twin, bytes);
+	twin->figures.device_allocs--; /* it was before */
 	return 0;
 }
 
@@ -69,17 +122,9 @@ int twin_add_block(struct twin *twin, uint64_t address, uint64_t bytes, uint64_t
 	if (block == 0 ||
 	    size > block_at(twin, block)->address + block_at(twin, block)->size - address)
 		return 0;
-	shelf_take(twin, block);
-	if (address > block_at(twin, block)->address) {
-		uint32_t front = block;
-
-		status = cut(twin, block, address - block_at(twin, block)->address);
-		if (status != 0)
-			return status;
-		block = block_at(twin, front)->next;
-		shelf_take(twin, block);
-		shelf_put(twin, front);
-	}
+	status = cut_before(twin, &block, address);
+	if (status != 0)
+		return status;
 	twin->older_rest = 0;
 	if (block_at(twin, block)->size > size) {
 		status = cut(twin, block, size);

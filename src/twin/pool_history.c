@@ -2,6 +2,7 @@
 #include "twin/pool_history.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,18 @@ int pool_history_add_block(struct pool_history *history, const struct history_bl
 	return 0;
 }
 
+void pool_history_assume_settings(struct pool_history *history)
+{
+	bool expandable = false;
+
+	for (size_t i = 0; i < history->segment_count && !expandable; i++)
+		expandable = history->segments[i].expandable;
+	for (size_t i = 0; i < history->event_count && !expandable; i++)
+		expandable = history->events[i].kind == HISTORY_MAP;
+	if (expandable && !history->settings_known && history->settings[0] == '\0')
+		snprintf(history->settings, sizeof(history->settings), "expandable_segments:True");
+}
+
 uint32_t pool_history_add_site(struct pool_history *history, uint64_t hash, const char *name)
 {
 	char *copy = strdup(name);
@@ -65,8 +78,6 @@ uint32_t pool_history_add_site(struct pool_history *history, uint64_t hash, cons
 /* Rows by address; a row whose `bytes` is UINT64_MAX is gone. */
 struct rewind {
 	struct map segments, blocks;
-	/* Expandable segments are mapped and unmapped in pieces of any size; only their sum is followed. */
-	int64_t mapped;
 };
 
 static struct map_key at(uint64_t address)
@@ -119,11 +130,7 @@ static int step_back(struct pool_history *h, struct rewind *r, const struct hist
 	case HISTORY_SEGMENT_GONE:
 		return put_segment(h, r, e);
 	case HISTORY_MAP:
-		r->mapped -= (int64_t)e->bytes;
-		return 0;
 	case HISTORY_UNMAP:
-		r->mapped += (int64_t)e->bytes;
-		return 0;
 	case HISTORY_REFUSED:
 	case HISTORY_EMPTY_CACHE:
 		break;
@@ -131,14 +138,12 @@ static int step_back(struct pool_history *h, struct rewind *r, const struct hist
 	return 0;
 }
 
-/* Nothing was mapped at the start: the history has all of the expandable segments. */
-static void drop_gone(struct pool_history *h, bool none_mapped)
+static void drop_gone(struct pool_history *h)
 {
 	size_t to = 0;
 
 	for (size_t i = 0; i < h->segment_count; i++)
-		if (h->segments[i].bytes != UINT64_MAX &&
-		    !(h->segments[i].expandable && none_mapped))
+		if (h->segments[i].bytes != UINT64_MAX)
 			h->segments[to++] = h->segments[i];
 	h->segment_count = to;
 	to = 0;
@@ -153,18 +158,15 @@ int pool_history_rewind(struct pool_history *h)
 	struct rewind r = {0};
 	int status = 0;
 
-	for (size_t i = 0; i < h->segment_count && status == 0; i++) {
-		if (h->segments[i].expandable)
-			r.mapped += (int64_t)h->segments[i].bytes;
-		else
+	for (size_t i = 0; i < h->segment_count && status == 0; i++)
+		if (!h->segments[i].expandable)
 			status = map_put(&r.segments, at(h->segments[i].address), i);
-	}
 	for (size_t i = 0; i < h->block_count && status == 0; i++)
 		status = map_put(&r.blocks, at(h->blocks[i].address), i);
 	for (size_t i = h->event_count; i > 0 && status == 0; i--)
 		status = step_back(h, &r, &h->events[i - 1]);
 	map_fini(&r.segments);
 	map_fini(&r.blocks);
-	drop_gone(h, r.mapped == 0);
-	return status;
+	drop_gone(h);
+	return status != 0 ? status : pool_history_rewind_maps(h);
 }

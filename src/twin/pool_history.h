@@ -39,7 +39,8 @@ struct history_event {
 struct history_segment {
 	uint64_t address, bytes, stream, private_pool;
 	bool small;
-	bool expandable;
+	bool kind_unknown; /* whether it is small shows in its blocks */
+	bool expandable;   /* a range of an expandable segment that was mapped */
 };
 
 struct history_block {
@@ -85,6 +86,9 @@ int pool_history_add(struct pool_history *history, const struct history_event *e
 int pool_history_add_segment(struct pool_history *history, const struct history_segment *segment);
 int pool_history_add_block(struct pool_history *history, const struct history_block *block);
 
+/* Where settings are unknown: expandable segments in the record say that they were on. */
+void pool_history_assume_settings(struct pool_history *history);
+
 /* The number of a new call site; 0: no memory. */
 uint32_t pool_history_add_site(struct pool_history *history, uint64_t hash, const char *name);
 
@@ -93,5 +97,7 @@ uint32_t pool_history_add_site(struct pool_history *history, uint64_t hash, cons
  * fit together is left: the replay of the record finds it.
  */
 int pool_history_rewind(struct pool_history *history);
+/* The same of expandable segments alone (older_maps.c). */
+int pool_history_rewind_maps(struct pool_history *history);
 
 #endif

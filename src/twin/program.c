@@ -18,6 +18,15 @@ void program_fini(struct program *program)
 	*program = (struct program){0};
 }
 
+uint32_t program_lane_of(const struct program *program, uint64_t stream, uint64_t private_pool)
+{
+	for (uint32_t i = 0; i < program->lane_count; i++)
+		if (program->lanes[i].stream == stream &&
+		    program->lanes[i].private_pool == private_pool)
+			return i;
+	return TWIN_NONE;
+}
+
 /* ---- making one ---- */
 
 struct maker {
@@ -199,6 +208,34 @@ static int take_gone(struct maker *m, const struct history_event *e, size_t sour
 	return status != 0 ? status : put(m, &(struct program_event){.kind = PROGRAM_GONE}, source);
 }
 
+/*
+ * What was mapped for a request stays mapped when the driver has no more for the rest of it. Then comes no block, but memory goes
+ * back for a retry, or the request is refused.
+ */
+static int take_map(struct maker *m, const struct history_event *e, size_t source)
+{
+	const struct pool_history *h = m->program->history;
+	struct program_event mapped = {.kind = PROGRAM_MAPPED};
+	uint32_t lane = 0;
+	size_t next = source;
+	int status;
+
+	grow(m, e);
+	while (next < h->event_count && h->events[next].kind == HISTORY_MAP)
+		next++;
+	if (next == h->event_count || (h->events[next].kind != HISTORY_UNMAP &&
+				       h->events[next].kind != HISTORY_SEGMENT_GONE &&
+				       h->events[next].kind != HISTORY_REFUSED))
+		return 0;
+	while (next < h->event_count && h->events[next].kind != HISTORY_REFUSED &&
+	       h->events[next].kind != HISTORY_ALLOC)
+		next++;
+	mapped.bytes = next < h->event_count ? h->events[next].bytes : 0;
+	status = lane_of(m, e->stream, e->private_pool, &lane);
+	mapped.lane = lane & 0xffffff;
+	return status != 0 ? status : put(m, &mapped, source);
+}
+
 static int put_emptying(struct maker *m)
 {
 	size_t source = m->emptying;
@@ -230,9 +267,10 @@ static int take(struct maker *m, const struct history_event *e, size_t source)
 	case HISTORY_FREE_DONE:
 		return put_free(m, e->address, true, source);
 	case HISTORY_SEGMENT:
-	case HISTORY_MAP:
 		grow(m, e);
 		return 0;
+	case HISTORY_MAP:
+		return take_map(m, e, source);
 	case HISTORY_SEGMENT_GONE:
 	case HISTORY_UNMAP:
 		return take_gone(m, e, source);
@@ -273,11 +311,17 @@ static int put_last_refusal(struct maker *m)
 int program_make(struct program *program, const struct pool_history *history)
 {
 	struct maker m = {.program = program};
+	uint32_t lane;
 	int status = 0;
 
 	*program = (struct program){.history = history};
-	for (size_t i = 0; i < history->segment_count; i++)
-		m.reserved += history->segments[i].bytes;
+	for (size_t i = 0; i < history->segment_count && status == 0; i++) {
+		const struct history_segment *s = &history->segments[i];
+
+		m.reserved += s->bytes;
+		/* Of all: what nothing is requested from can be given back. */
+		status = lane_of(&m, s->stream, s->private_pool, &lane);
+	}
 	program->reserved_peak = m.reserved;
 	for (size_t i = 0; i < history->block_count && status == 0; i++) {
 		const struct history_block *b = &history->blocks[i];
@@ -448,6 +492,7 @@ static int play_event(struct player *player, size_t i)
 		twin_pool_unused(player->twin, e->lane);
 		break;
 	case PROGRAM_GONE:
+	case PROGRAM_MAPPED:
 		break;
 	}
 	return 0;

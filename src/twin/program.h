@@ -15,6 +15,7 @@ enum program_kind {
 	PROGRAM_FREE,
 	PROGRAM_EMPTY_CACHE,
 	PROGRAM_GONE, /* the record gives a segment back here; only its own replay does the same */
+	PROGRAM_MAPPED, /* the record maps memory here for a request that was then not served, or only after a retry; likewise */
 	PROGRAM_POOL_UNUSED, /* of a lane */
 	PROGRAM_TRY,	     /* the request that the record ends with, which was refused there */
 };
@@ -67,6 +68,9 @@ struct program_result {
 /* 0 or -ENOMEM; needs program_fini() in either case. `history` must outlive it. */
 int program_make(struct program *program, const struct pool_history *history);
 void program_fini(struct program *program);
+
+/* The lane of a stream and private pool; TWIN_NONE: there is none. */
+uint32_t program_lane_of(const struct program *program, uint64_t stream, uint64_t private_pool);
 
 /*
  * The same with other requests within the slack: with 0 and 1 all as small as they may be, else by chance. Odd numbers leave sizes

@@ -8,6 +8,7 @@
 
 #include "base/map.h"
 #include "twin/block_sizes.h"
+#include "twin/older_arenas.h"
 #include "twin/program.h"
 
 struct replaying {
@@ -69,14 +70,6 @@ static uint64_t follow_reserved(const struct pool_history *h, size_t from, size_
 	return bytes;
 }
 
-static uint32_t lane_of(const struct program *p, uint64_t stream, uint64_t private_pool)
-{
-	for (uint32_t i = 0; i < p->lane_count; i++)
-		if (p->lanes[i].stream == stream && p->lanes[i].private_pool == private_pool)
-			return i;
-	return TWIN_NONE;
-}
-
 /* The segment that has an address; NULL: none. */
 static const struct history_segment *segment_of(const struct pool_history *h, uint64_t address)
 {
@@ -133,14 +126,21 @@ static void close_gap(struct older *o, uint64_t next)
 	}
 }
 
-static void find_sizes(const struct pool_history *h, struct older *all, size_t count)
+static void find_sizes(const struct pool_history *h, const struct twin_settings *settings,
+		       struct older *all, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		const struct history_segment *segment = segment_of(h, all[i].block->address);
 
-		if (segment == NULL || segment->small) {
+		if (segment == NULL || segment->small || segment->expandable) {
 			all[i].known = true;
 			continue;
+		}
+		/* Such a block is never split, so it is a whole segment. */
+		if (!all[i].known && !settings->expandable &&
+		    all[i].size >= settings->max_split_bytes) {
+			all[i].size = segment->bytes;
+			all[i].known = true;
 		}
 		if (i + 1 < count && all[i + 1].block->address < segment->address + segment->bytes)
 			close_gap(&all[i], all[i + 1].block->address);
@@ -180,7 +180,7 @@ static int add_older_blocks(const struct program *p, const struct twin_condition
 	}
 	if (status == 0) {
 		qsort(sorted, h->block_count, sizeof(*sorted), by_address);
-		find_sizes(h, sorted, h->block_count);
+		find_sizes(h, &c->settings, sorted, h->block_count);
 	}
 	for (size_t i = 0; i < h->block_count && status == 0; i++) {
 		const struct history_block *b = sorted[i].block;
@@ -193,23 +193,21 @@ static int add_older_blocks(const struct program *p, const struct twin_condition
 }
 
 static int add_older(const struct program *p, const struct twin_conditions *c, struct twin *twin,
-		     uint32_t *blocks, struct program_agreement *out)
+		     uint32_t *blocks)
 {
 	const struct pool_history *h = p->history;
 	int status = 0;
 
 	for (size_t i = 0; i < h->segment_count && status == 0; i++) {
 		const struct history_segment *s = &h->segments[i];
-		uint32_t lane = lane_of(p, s->stream, s->private_pool);
 
-		if (s->expandable) {
-			out->why = "it starts in the middle of expandable segments";
-			return 0;
-		}
-		if (lane == TWIN_NONE)
-			continue; /* nothing is ever requested there */
-		status = twin_add_segment(twin, lane, s->address, s->bytes, s->small);
+		if (!s->expandable)
+			status = twin_add_segment(twin,
+						  program_lane_of(p, s->stream, s->private_pool),
+						  s->address, s->bytes, s->small);
 	}
+	if (status == 0)
+		status = older_arenas_add(p, c, twin);
 	return status != 0 ? status : add_older_blocks(p, c, twin, blocks);
 }
 
@@ -270,6 +268,7 @@ static int replay_request(struct replaying *r, struct twin *twin, size_t i, uint
 	int status;
 
 	r->limit = r->program->sources[i] - 1;
+	twin_expect(twin, recorded->address);
 	status = twin_request(twin, e->lane, e->bytes, &block);
 	if (status != 0)
 		return status;
@@ -308,6 +307,23 @@ static int replay_gone(struct replaying *r, struct twin *twin, size_t i,
 		     "the record gives memory back that the replay does not have free");
 }
 
+static int replay_mapped(struct replaying *r, struct twin *twin, size_t i,
+			 struct program_agreement *out)
+{
+	const struct program_event *e = &r->program->events[i];
+	size_t source = r->program->sources[i] - 1;
+	const struct history_event *recorded = &r->program->history->events[source];
+	bool done = false;
+	int status =
+		twin_map_part(twin, e->lane, e->bytes, recorded->address, recorded->bytes, &done);
+
+	if (r->next <= source)
+		r->next = source + 1;
+	if (status != 0 || done)
+		return status;
+	return leave(out, source, "the record maps memory where the replay does not");
+}
+
 static int replay_event(struct replaying *r, struct twin *twin, size_t i, uint32_t *blocks,
 			struct program_agreement *out)
 {
@@ -324,6 +340,8 @@ static int replay_event(struct replaying *r, struct twin *twin, size_t i, uint32
 		return blocks[e->id] == TWIN_NONE ? 0 : twin_release(twin, blocks[e->id]);
 	case PROGRAM_GONE:
 		return replay_gone(r, twin, i, out);
+	case PROGRAM_MAPPED:
+		return replay_mapped(r, twin, i, out);
 	case PROGRAM_EMPTY_CACHE:
 	case PROGRAM_POOL_UNUSED:
 		return 0; /* what went back is in the record, segment by segment */
@@ -378,8 +396,10 @@ int program_replay(const struct program *program, const struct twin_conditions *
 	for (uint32_t i = 0; i < program->lane_count && status == 0; i++)
 		status = twin_lane(twin, i, program->lanes[i].private_pool != 0);
 	if (status == 0)
-		status = add_older(program, conditions, twin, blocks, out);
-	if (status == 0 && out->why == NULL)
+		status = add_older(program, conditions, twin, blocks);
+	if (status == 0)
+		twin_older_done(twin);
+	if (status == 0)
 		status = replay_all(&r, twin, blocks, out);
 	if (status == 0) {
 		out->figures = *twin_figures(twin);

@@ -77,7 +77,10 @@ struct twin {
 	uint32_t driver_rest_last;
 	uint64_t placed;
 	uint32_t segment_count; /* segments and arenas so far */
-	uint32_t older_rest;	/* older.c: what is free after the block that was added last */
+	uint32_t older_rest; /* older.c: what is free, or not mapped, after what was added last */
+	/* So many objects were there when the record began, in an order that it does not tell. */
+	uint64_t older_objects;
+	uint64_t recorded; /* address that the next request has in the record; 0: not known */
 	bool left_record;
 	bool ties;
 	bool split; /* the last request got a part of a free block */
@@ -131,6 +134,11 @@ void place_back(struct twin *twin, uint64_t address, uint64_t bytes);
 
 /* ---- arenas.c ---- */
 
+/* A new arena, of which nothing is mapped. 0 or -ENOMEM. */
+int arena_make(struct twin *twin, uint32_t shelf, uint64_t address, uint64_t bytes,
+	       uint32_t *out_block);
+/* How many addresses an arena of a shelf has. */
+uint64_t arena_bytes(const struct twin *twin, uint32_t shelf);
 /* A mapped free block of at least `size` bytes that is in no tree; TWIN_NONE in `out_block` when the driver has no more. */
 int arena_request(struct twin *twin, uint32_t shelf, uint64_t size, uint32_t *out_block);
 /* Unmaps the whole units of a free block on its shelf. 0 or -ENOMEM. */

@@ -127,6 +127,25 @@ static uint32_t prefer_less_room(const struct twin *twin, uint32_t block)
 	return block;
 }
 
+/*
+ * Equal free blocks that are older than the record come in the order in which their objects were made, which is unknown: the one that
+ * the record has is taken.
+ */
+static uint32_t prefer_recorded(const struct twin *twin, uint32_t block)
+{
+	uint32_t other = block;
+
+	if (twin->recorded == 0 || block_at(twin, block)->object > twin->older_objects)
+		return block;
+	while (other != 0 && block_at(twin, other)->size == block_at(twin, block)->size &&
+	       block_at(twin, other)->object <= twin->older_objects) {
+		if (block_at(twin, other)->address == twin->recorded)
+			return other;
+		other = shelf_after(twin, other);
+	}
+	return block;
+}
+
 /* An equal block of another segment would be taken if the driver had put the segments in another order. */
 static void note_tie(struct twin *twin, uint32_t block)
 {
@@ -155,6 +174,7 @@ static uint32_t find_free(struct twin *twin, const struct request *request)
 		return TWIN_NONE;
 	if (s->expandable)
 		block = prefer_less_room(twin, block);
+	block = prefer_recorded(twin, block);
 	size = block_at(twin, block)->size;
 	if (request->size < s->max_split_bytes && size >= s->max_split_bytes)
 		return TWIN_NONE;
@@ -360,6 +380,17 @@ bool twin_had_ties(const struct twin *twin)
 bool twin_was_split(const struct twin *twin)
 {
 	return twin->split;
+}
+
+void twin_older_done(struct twin *twin)
+{
+	if ((twin->conditions.release.rules & TWIN_OBJECT_ORDER) != 0)
+		twin->older_objects = twin->objects;
+}
+
+void twin_expect(struct twin *twin, uint64_t address)
+{
+	twin->recorded = address;
 }
 
 bool twin_left_record(const struct twin *twin)

@@ -91,6 +91,13 @@ int twin_empty_cache(struct twin *twin);
 /* Gives back the free segment at an address, or the free part of an arena there. `out_done` says whether there was one. 0 or -ENOMEM. */
 int twin_give_back(struct twin *twin, uint64_t address, bool *out_done);
 
+/*
+ * Maps a part of an expandable segment for a request of `request` bytes, or of a new one if none has the address. `out_done` says
+ * whether the part can be mapped next there. 0 or -ENOMEM.
+ */
+int twin_map_part(struct twin *twin, uint32_t lane, uint64_t request, uint64_t address,
+		  uint64_t bytes, bool *out_done);
+
 uint64_t twin_address(const struct twin *twin, uint32_t block);
 uint64_t twin_size(const struct twin *twin, uint32_t block);
 const struct twin_figures *twin_figures(const struct twin *twin);
@@ -109,6 +116,14 @@ int twin_add_segment(struct twin *twin, uint32_t lane, uint64_t address, uint64_
 		     bool small);
 int twin_add_block(struct twin *twin, uint64_t address, uint64_t bytes, uint64_t requested,
 		   uint32_t *out_block);
+/* An expandable segment, then the ranges of it that are mapped, by ascending address. 0 or -ENOMEM. */
+int twin_add_arena(struct twin *twin, uint32_t lane, bool small, uint64_t address);
+int twin_add_mapped(struct twin *twin, uint64_t address, uint64_t bytes);
+
+/* All of that state is there. */
+void twin_older_done(struct twin *twin);
+/* The address that the record has for the next request: it decides between blocks whose order the record does not tell. */
+void twin_expect(struct twin *twin, uint64_t address);
 
 /* The limit that a memory fraction sets, as `release` computes it; UINT64_MAX: none. */
 uint64_t twin_limit_of_fraction(const struct twin_release *release, double fraction,

@@ -32,6 +32,17 @@ static int64_t peak(const ORACLE_STATS::StatArray &array)
 	return array[0].peak;
 }
 
+// The private pool of an entry; -1: the release does not say it.
+template <class Entry> static auto pool_of(const Entry &entry, int) -> decltype(static_cast<long>(entry.mempool_.first))
+{
+	return static_cast<long>(entry.mempool_.first);
+}
+
+template <class Entry> static long pool_of(const Entry &, long)
+{
+	return -1;
+}
+
 // With ORACLE_HISTORY set: a line for each entry of the allocator's own history, as a memory snapshot has them.
 static void print_entry(const alloc::TraceEntry &entry)
 {
@@ -39,8 +50,22 @@ static void print_entry(const alloc::TraceEntry &entry)
 					      "segment_unmap", "snapshot", "oom"};
 
 	if (static_cast<size_t>(entry.action_) < sizeof(actions) / sizeof(actions[0]))
-		printf("history %s %zu %zu %zu\n", actions[entry.action_], static_cast<size_t>(entry.addr_), entry.size_,
-		       reinterpret_cast<size_t>(entry.stream_));
+		printf("history %s %zu %zu %zu %ld\n", actions[entry.action_], static_cast<size_t>(entry.addr_), entry.size_,
+		       reinterpret_cast<size_t>(entry.stream_), pool_of(entry, 0));
+}
+
+// The same: the segments and blocks at the end.
+static void print_segments()
+{
+	auto info = alloc::snapshot();
+
+	for (const auto &segment : info.segments) {
+		printf("segment %zu %zu %zu %d %d %zu\n", static_cast<size_t>(segment.address), static_cast<size_t>(segment.total_size),
+		       reinterpret_cast<size_t>(segment.stream), segment.is_large, segment.is_expandable,
+		       static_cast<size_t>(segment.owner_private_pool_id.first));
+		for (const auto &block : segment.blocks)
+			printf("block %zu %zu %d\n", static_cast<size_t>(block.size), static_cast<size_t>(block.requested_size), block.active);
+	}
 }
 
 int main()
@@ -99,6 +124,8 @@ int main()
 		}
 		event++;
 	}
+	if (getenv("ORACLE_HISTORY"))
+		print_segments();
 	auto stats = alloc::getDeviceStats(0);
 	printf("figures reserved_peak=%" PRId64 " active_peak=%" PRId64 " allocated_peak=%" PRId64 " requested_peak=%" PRId64
 	       " reserved=%" PRId64 " retries=%" PRId64 " ooms=%" PRId64 " first_oom=%" PRId64 "\n",

@@ -5,11 +5,13 @@
     oracle.py check RELEASE... [--runs=N] [--seed=N]    random programs and settings; each address must be equal
     oracle.py replay RELEASE... [--runs=N] [--seed=N]   memory snapshots of the real allocator; whatif must replay each to its end
     oracle.py fixture RELEASE...                        writes tests/twin/oracle.txt, which CI replays
+    oracle.py records RELEASE...                        writes tests/twin/records.json.xz, snapshots that CI replays from several moments
 
 The CUDA wheel of a release is downloaded once (some 500 MB), libc10.so, libc10_cuda.so and its headers are kept in the folder that
 MSMEMSCOPE_ORACLE names (default: ~/.cache/msmemscope-oracle), and the wheel is deleted. The headers of CUDA come from NVIDIA's runtime wheel.
 """
 import json
+import lzma
 import os
 import pickle
 import random
@@ -22,6 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FIXTURE = ROOT / "tests/twin/oracle.txt"
+RECORDS = ROOT / "tests/twin/records.json.xz"
 CACHE = Path(os.environ.get("MSMEMSCOPE_ORACLE", Path.home() / ".cache/msmemscope-oracle"))
 PLAYER = ROOT / "build/release/tests/twin/twin_player"
 COMMAND = ROOT / "build/release/src/cli/msmemscope"
@@ -29,6 +32,7 @@ RUNTIMES = {"12": "nvidia-cuda-runtime-cu12==12.4.127", "13": "nvidia-cuda-runti
 KEPT = re.compile(r"torch/lib/libc10(_cuda)?\.so$|torch/include/(c10|torch/headeronly)/")
 GIB = 1 << 30
 EMPTIES_FROM = 9  # releases before it end the program when empty_cache() is called while a private pool is filled
+POOLS_TOLD_FROM = 11  # releases before it do not say in their history which private pool an entry is of
 POOLS_FROM = 3  # releases before it begin and end private pools by other functions
 
 
@@ -248,29 +252,51 @@ def check(release, runs, seed):
     return equal + failed == runs
 
 
-def history(release, case, text):
-    """A memory snapshot with the allocator's own history and nothing at its end but settings."""
+def read_segments(lines):
+    segments = []
+    for line in lines:
+        word, *numbers = line.split()
+        if word == "segment":
+            address, size, stream, large, expandable, pool = map(int, numbers)
+            segments.append({"device": 0, "address": address, "total_size": size, "stream": stream, "segment_type": "large" if large else "small",
+                             "is_expandable": bool(expandable), "segment_pool_id": (pool, 0), "blocks": []})
+        elif word == "block":
+            size, requested, active = map(int, numbers)
+            segments[-1]["blocks"].append({"size": size, "requested_size": requested, "state": "active_allocated" if active else "inactive"})
+    return segments
+
+
+def history(release, case, text, cut):
+    """A memory snapshot with the allocator's own history, its segments and settings; of the history the first `cut` (a share) is lost, as in a ring."""
     env = dict(os.environ, STANDIN_BYTES=str(case[0]), PYTORCH_CUDA_ALLOC_CONF=text, ORACLE_HISTORY="1")
     done = subprocess.run([build(release)], input="\n".join([as_run(release, case, text), *case[2], ""]), env=env, capture_output=True,
                           text=True)
     if done.returncode != 0:
         return None
-    entries = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("history ")]
-    trace = [{"action": action, "addr": int(address), "size": int(size), "stream": int(stream)} for action, address, size, stream in entries]
-    return {"segments": [], "device_traces": [trace], "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": text}}
+    lines = done.stdout.splitlines()
+    entries = [line.split()[1:] for line in lines if line.startswith("history ")]
+    trace = [{"action": action, "addr": int(address), "size": int(size), "stream": int(stream), **({} if pool == "-1" else {"pool_id": (int(pool), 0)})}
+             for action, address, size, stream, pool in entries]
+    return {"segments": read_segments(lines), "device_traces": [trace[int(len(trace) * cut):]], "allocator_settings":
+            {"PYTORCH_CUDA_ALLOC_CONF": text, "memory_fractions": [{"device": 0, "device_bytes": case[0]}]}}
 
 
 def replay(release, runs, seed):
-    agree = tried = 0
+    """Records from their start, and others that begin in the middle: of these, segments and blocks are taken from the end."""
+    agree = tried = middle = 0
     for number in range(seed, seed + runs):
-        total, _, events = program(number)
-        text = settings(random.Random(number + 1), release)
+        case, rng = program(number), random.Random(number + 1)
+        text = settings(rng, release)
         if "garbage" in text:
             continue  # a limit is not in a snapshot
-        record = history(release, (total, None, events), text)
+        cut = rng.choice((0, 0.1, 0.3, 0.5, 0.7, 0.9))
+        if number % 2 and int(release.split(".")[1]) >= POOLS_TOLD_FROM:
+            case = with_pools(case, number, release)
+        record = history(release, (case[0], None, case[2]), text, cut)
         if record is None:
             continue  # it refuses the settings
         tried += 1
+        middle += cut > 0
         path = CACHE / "replay.pickle"
         path.write_bytes(pickle.dumps(record, protocol=4))
         done = subprocess.run([COMMAND, "whatif", "--json", f"--torch={release}", "--set=", path], capture_output=True, text=True)
@@ -278,8 +304,8 @@ def replay(release, runs, seed):
         if pools and pools[0]["agrees"]:
             agree += 1
         else:
-            print(f"{release} seed {number} [{text}]: {pools[0].get('refusal') if pools else done.stderr}")
-    print(f"{release}: {agree} of {tried} records are replayed to their end")
+            print(f"{release} seed {number} cut {cut} [{text}]: {pools[0].get('refusal') if pools else done.stderr}")
+    print(f"{release}: {agree} of {tried} records are replayed to their end, {middle} of them begin in the middle")
     return agree == tried
 
 
@@ -310,11 +336,28 @@ def fixture(releases):
     print(f"{FIXTURE}: {count} results of {', '.join(releases)}, {FIXTURE.stat().st_size} bytes")
 
 
+def records(releases):
+    """Snapshots of the first programs that a release runs with each kind of settings; those with private pools say the pool of each entry."""
+    kept = []
+    for release in releases:
+        for wanted in ("expandable_segments:True", "", "max_split_size_mb:64", "expandable_segments:True,roundup_power2_divisions:4"):
+            for number in range(40000, 40002):
+                case = program(number)
+                if number % 2 and int(release.split(".")[1]) >= POOLS_TOLD_FROM:
+                    case = with_pools(case, number, release)
+                record = history(release, (case[0], None, case[2]), wanted, 0)
+                kept.append({"torch": release, "seed": number, "snapshot": record})
+    RECORDS.write_bytes(lzma.compress(json.dumps(kept, separators=(",", ":")).encode(), preset=9))
+    print(f"{RECORDS}: {len(kept)} records of {', '.join(releases)}, {RECORDS.stat().st_size} bytes")
+
+
 def main(arguments):
     options = dict(argument[2:].split("=") for argument in arguments if argument.startswith("--"))
     words = [argument for argument in arguments if not argument.startswith("--")]
-    if len(words) < 2 or words[0] not in ("check", "fixture", "replay"):
+    if len(words) < 2 or words[0] not in ("check", "fixture", "records", "replay"):
         sys.exit(__doc__)
+    if words[0] == "records":
+        return records(words[1:])
     if words[0] == "fixture":
         return fixture(words[1:])
     work = check if words[0] == "check" else replay
