@@ -481,6 +481,20 @@ static int name_sites(struct pool_history *h, struct replay *replay)
 	return status;
 }
 
+/* Segments that are older than the trace do not say what they are. */
+static void tell_older(struct pool_history *h)
+{
+	struct twin_release release = twin_release_of(twin_release_last(h->npu), h->npu);
+	struct mscope_error ignored = {0};
+	struct twin_settings settings;
+
+	pool_history_assume_settings(h);
+	if (twin_settings_parse(h->settings, &release, &settings, &ignored) != 0)
+		return;
+	for (size_t i = 0; i < h->segment_count && settings.expandable; i++)
+		h->segments[i].expandable = h->segments[i].kind_unknown = true;
+}
+
 int pool_histories_end(struct pool_histories *all, struct replay *replay)
 {
 	int status = 0;
@@ -492,10 +506,7 @@ int pool_histories_end(struct pool_histories *all, struct replay *replay)
 		if (usage != NULL)
 			h->device_bytes = usage->total_bytes;
 		take_facts(h, &all->pools[i].npu, replay);
-		/* Segments that are older than the trace do not say what they are. */
-		for (size_t k = 0; k < h->segment_count; k++)
-			h->segments[k].expandable =
-				strstr(h->settings, "expandable_segments:True") != NULL;
+		tell_older(h);
 		status = name_sites(h, replay);
 	}
 	return status;

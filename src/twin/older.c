@@ -103,6 +103,7 @@ int twin_add_mapped(struct twin *twin, uint64_t address, uint64_t bytes)
 	if (status != 0)
 		return status;
 	block_at(twin, block)->mapped = true;
+	block_join(twin, block);
 	shelf_put(twin, block);
 	reserved_add(twin, bytes);
 	twin->figures.device_allocs--; /* it was before */

@@ -49,14 +49,19 @@ int pool_history_add_block(struct pool_history *history, const struct history_bl
 
 void pool_history_assume_settings(struct pool_history *history)
 {
-	bool expandable = false;
+	bool older = false, maps = false, allocates = false;
 
-	for (size_t i = 0; i < history->segment_count && !expandable; i++)
-		expandable = history->segments[i].expandable;
-	for (size_t i = 0; i < history->event_count && !expandable; i++)
-		expandable = history->events[i].kind == HISTORY_MAP;
-	if (expandable && !history->settings_known && history->settings[0] == '\0')
-		snprintf(history->settings, sizeof(history->settings), "expandable_segments:True");
+	for (size_t i = 0; i < history->segment_count; i++)
+		older = older || history->segments[i].expandable;
+	for (size_t i = 0; i < history->event_count; i++) {
+		maps = maps || history->events[i].kind == HISTORY_MAP;
+		allocates = allocates || history->events[i].kind == HISTORY_SEGMENT;
+	}
+	if (history->settings[0] != '\0' ||
+	    !(history->settings_known ? maps && !allocates : maps || older))
+		return;
+	snprintf(history->settings, sizeof(history->settings), "expandable_segments:True");
+	history->settings_known = false;
 }
 
 uint32_t pool_history_add_site(struct pool_history *history, uint64_t hash, const char *name)

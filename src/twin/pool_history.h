@@ -86,7 +86,7 @@ int pool_history_add(struct pool_history *history, const struct history_event *e
 int pool_history_add_segment(struct pool_history *history, const struct history_segment *segment);
 int pool_history_add_block(struct pool_history *history, const struct history_block *block);
 
-/* Where settings are unknown: expandable segments in the record say that they were on. */
+/* Where settings are unknown, or were told before they changed: expandable segments in the record say that they were on. */
 void pool_history_assume_settings(struct pool_history *history);
 
 /* The number of a new call site; 0: no memory. */

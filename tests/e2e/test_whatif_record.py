@@ -151,18 +151,53 @@ msmemscope.stop()
 """
 
 
-def test_a_run_that_starts_in_the_middle_is_replayed_from_its_segments(pool_calls, targets, dist, whatif, msmemscope, out):
-    script = out / "late.py"
-    script.write_text(START + LATE)
-    env = {"LD_LIBRARY_PATH": f"{pool_calls}:{targets}", "PYTHONPATH": f"{SOURCES / 'python'}:{dist / 'python'}", "OUT": str(out / "late"),
-           "LD_PRELOAD": str(dist / "lib64/libascend_kernel_hook.so"), "CUPTI_LIBRARY": "/nonexistent", "TRUTH": "/dev/null"}
-    msmemscope.bare("/usr/bin/python3", script, env=env, cwd=out).check()
-    [project] = (out / "late").glob("msmemscope_*")
-    pool = whatif(project, "--set=", "--set=expandable_segments:True")
+@pytest.fixture
+def late(pool_calls, targets, dist, msmemscope, out):
+    """late(script, env): the project of a program that is recorded from start() on."""
+    def run(script, env=None):
+        path = out / "late.py"
+        path.write_text(START + script)
+        env = {"LD_LIBRARY_PATH": f"{pool_calls}:{targets}", "PYTHONPATH": f"{SOURCES / 'python'}:{dist / 'python'}", "OUT": str(out / "late"),
+               "LD_PRELOAD": str(dist / "lib64/libascend_kernel_hook.so"), "CUPTI_LIBRARY": "/nonexistent", "TRUTH": "/dev/null", **(env or {})}
+        msmemscope.bare("/usr/bin/python3", path, env=env, cwd=out).check()
+        [project] = (out / "late").glob("msmemscope_*")
+        return project
+
+    return run
+
+
+def test_a_run_that_starts_in_the_middle_is_replayed_from_its_segments(late, whatif):
+    pool = whatif(late(LATE), "--set=", "--set=expandable_segments:True")
     assert pool["agrees"] and pool["torch"] == "2.11.0"
     # 12, 14 and 40 MiB are there, 16 and 20 come out of the 40, and 30 fit nowhere.
     assert pool["reserved_peak"] == (12 + 14 + 40 + 30) * MIB
     assert {"", "expandable_segments:True"} == set(peaks(pool))
+
+
+# What is freed is used again at its own place; 60 MiB are mapped at the end. Units are of 20 MiB, as PyTorch maps them.
+LATE_EXPANDABLE = """
+torch.cuda.init()
+free(request(M))
+torch.cuda.empty_cache()
+torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+import msmemscope
+old = [request(size * M) for size in (20, 40, 60)]
+msmemscope.config(output=os.environ["OUT"])
+msmemscope.start()
+free(old[1])
+new = [request(15 * M), request(25 * M), request(60 * M)]
+free(old[0])
+last = request(20 * M)
+msmemscope.stop()
+"""
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_run_that_starts_amid_expandable_segments(late, whatif, told):
+    """The settings are those of the environment, or seen in what is mapped."""
+    pool = whatif(late(LATE_EXPANDABLE, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} if told else None), "--set=expandable_segments:True")
+    assert pool["agrees"] and pool["set"] == "expandable_segments:True"
+    assert pool["reserved_peak"] == (20 + 40 + 60 + 60) * MIB
 
 
 # 42 of 80 MiB are in use, and the largest free piece has 28 MiB.
