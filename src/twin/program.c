@@ -34,7 +34,7 @@ struct maker {
 	struct map lanes; /* stream, private pool -> lane */
 	struct map live;  /* address -> request << 1 | free asked for */
 	struct map bytes; /* request -> requested bytes */
-	uint64_t waiting, waiting_segments, reserved;
+	uint64_t alive, waiting, waiting_segments, reserved;
 	bool gone;    /* segments went in the event before */
 	bool emptied; /* by a call of empty_cache() that the record has */
 	/* empty_cache() waits for other streams: it is played after the frees that it completes. 0: none is put off; else its source */
@@ -91,6 +91,9 @@ static int put_request(struct maker *m, uint64_t address, uint64_t bytes, uint64
 	if (status == 0)
 		status = map_put(&m->bytes, (struct map_key){p->request_count, 0}, bytes);
 	p->request_count++;
+	m->alive += bytes;
+	if (m->alive > p->alive_peak)
+		p->alive_peak = m->alive;
 	/* Most frees are complete before the next request: only what a request finds waiting matters. */
 	if (m->waiting > p->waiting_peak)
 		p->waiting_peak = m->waiting;
@@ -122,6 +125,7 @@ static int put_free(struct maker *m, uint64_t address, bool done, size_t source)
 		m->waiting += bytes;
 		m->waiting_segments += own_segment(bytes);
 	} else {
+		m->alive -= bytes;
 		if ((*found & 1) != 0) {
 			m->waiting -= bytes;
 			m->waiting_segments -= own_segment(bytes);

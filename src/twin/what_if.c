@@ -18,7 +18,7 @@
 #define ORDERS_LEAST	3u
 #define WORKSPACE_LEAST ((uint64_t)1 << 20)
 #define WAITING_MOST	0.002 /* of what is in use: above, timing decides */
-#define WAITING_REFUSED 0.25
+#define WAITING_REFUSED 0.20  /* of what is in use or waits */
 #define THREADS_MOST	8
 #define SLACK_ORDERS	3u
 #define SLACK_PLAYS	8u /* with other sizes, where the record does not tell them */
@@ -551,11 +551,13 @@ int what_if_answer(struct what_if *out, const struct pool_history *history,
 		out->release = other;
 	}
 	out->waits = (double)out->program.waiting_peak > WAITING_MOST * (double)out->requested_peak;
-	if ((double)out->program.waiting_peak > WAITING_REFUSED * (double)out->requested_peak) {
+	if ((double)out->program.waiting_peak > WAITING_REFUSED * (double)out->program.alive_peak) {
 		snprintf(out->refusal, sizeof(out->refusal),
-			 "Up to %.0f %% of the memory waited for other streams (record_stream); "
-			 "timing decides how much, so nothing is said about other settings.",
-			 100.0 * (double)out->program.waiting_peak / (double)out->requested_peak);
+			 "Of what the program had requested, up to %.0f %% was freed and waited for "
+			 "other streams (record_stream); timing decides how much, so nothing is said "
+			 "about other settings.",
+			 100.0 * (double)out->program.waiting_peak /
+				 (double)out->program.alive_peak);
 		return 0;
 	}
 	return answer_settings(out, choice);

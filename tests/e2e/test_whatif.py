@@ -132,6 +132,19 @@ def test_frees_that_wait_for_other_streams_get_a_range_or_a_refusal(whatif, msme
     assert "settings" not in pool
 
 
+def test_memory_that_waits_is_a_share_of_what_was_requested(whatif, out):
+    """Eight blocks are freed at once, and the frees complete at the end: 140 of 160 MiB wait when the last is requested."""
+    trace = []
+    for number in range(8):
+        block = {"addr": (number + 1) << 30, "size": 20 * MIB, "stream": 0}
+        trace += [{"action": action, **block} for action in ("segment_alloc", "alloc", "free_requested")]
+    trace += [{**entry, "action": "free_completed"} for entry in trace if entry["action"] == "alloc"]
+    path = out / "waiting.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}, protocol=4))
+    (pool,) = whatif(path, code=1)
+    assert pool["agrees"] and pool["refusal"].startswith("Of what the program had requested, up to 88 % was freed and waited for other streams (record_stream);")
+
+
 def test_settings_of_another_release_are_refused_in_a_sentence(msmemscope, snapshot):
     path = snapshot("cnn")
     for options, words in ((["--torch=2.9", "--set=large_segment_size_mb:64"], "--set: PyTorch 2.9 does not know the setting large_segment_size_mb"),
