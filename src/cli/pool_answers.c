@@ -8,6 +8,12 @@
 #include "cli/pager.h"
 #include "engine/input.h"
 
+static void add_name(struct pool_answers *answers, const char *path)
+{
+	if (!answers->options->json)
+		strbuf_addf(&answers->text, "%s%s:\n", answers->text.length == 0 ? "" : "\n", path);
+}
+
 /* A directory of ranks has one run for each. */
 static int answer_word(struct pool_answers *answers, const char *word)
 {
@@ -16,13 +22,16 @@ static int answer_word(struct pool_answers *answers, const char *word)
 	int worst = MSCOPE_EXIT_OK;
 
 	if ((answers->is_one != NULL && answers->is_one(word)) ||
-	    input_processes(word, &ranks, &count) != 0 || count == 0)
+	    input_processes(word, &ranks, &count) != 0 || count == 0) {
+		if (answers->options->argc > 2)
+			add_name(answers, word);
 		return answers->answer(answers, word);
+	}
 	for (size_t i = 0; i < count; i++) {
 		int code;
 
-		if (!answers->options->json && (count > 1 || answers->names_one))
-			strbuf_addf(&answers->text, "%s%s:\n", i == 0 ? "" : "\n", ranks[i].path);
+		if (count > 1 || answers->names_one || answers->options->argc > 2)
+			add_name(answers, ranks[i].path);
 		code = answers->answer(answers, ranks[i].path);
 		worst = code > worst ? code : worst;
 		free(ranks[i].path);

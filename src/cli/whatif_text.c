@@ -33,16 +33,17 @@ static void add_peak(struct strbuf *out, const struct what_if *w, const struct w
 	strbuf_add_size(out, s->reserved_peak);
 }
 
-/* Nothing of a range that has the recorded peak in it. */
+/* Nothing of a range that has the figure in it that it is compared with. */
 static void add_difference(struct strbuf *out, const struct what_if *w,
 			   const struct what_if_setting *s)
 {
-	uint64_t peak = s->reserved_peak, recorded = w->reserved_peak;
+	uint64_t peak = s->reserved_peak, base = w->base_peak;
 
-	if (peak == recorded || (is_band(w, s) && s->low <= recorded && recorded <= s->high))
+	if (peak == base || s->own || (!s->fits && peak < base) ||
+	    (is_band(w, s) && s->low <= base && base <= s->high))
 		return;
-	strbuf_add_char(out, peak > recorded ? '+' : '-');
-	strbuf_add_size(out, peak > recorded ? peak - recorded : recorded - peak);
+	strbuf_add_char(out, peak > base ? '+' : '-');
+	strbuf_add_size(out, peak > base ? peak - base : base - peak);
 }
 
 static void pad(struct strbuf *out, size_t from, size_t width)
@@ -51,12 +52,36 @@ static void pad(struct strbuf *out, size_t from, size_t width)
 		strbuf_add_char(out, ' ');
 }
 
+/* The setting that the run had; NULL: it is not among those that were tried. */
+static const struct what_if_setting *own_setting(const struct what_if *w)
+{
+	for (size_t i = 0; i < w->setting_count; i++)
+		if (w->settings[i].own)
+			return &w->settings[i];
+	return NULL;
+}
+
+/* Worth a recommendation: it saves, or it fits where the run's own settings do not. */
 static bool is_best(const struct what_if *w, const struct what_if_setting *s)
 {
-	if (w->had_bytes != 0)
-		return s == &w->settings[0] && s->fits;
-	return s == &w->settings[0] && strcmp(s->text, w->history->settings) != 0 &&
-	       (double)s->high < (1 - SAVING_LEAST) * (double)w->reserved_peak;
+	const struct what_if_setting *own = own_setting(w);
+
+	if (s != &w->settings[0] || s->own || !s->fits)
+		return false;
+	return (own != NULL && own->refused[0] == '\0' && !own->fits) ||
+	       (double)s->high < (1 - SAVING_LEAST) * (double)w->base_peak;
+}
+
+/* As a shell takes it. */
+static void add_command(struct strbuf *out, const struct what_if *w, const char *settings)
+{
+	const char *quote = settings[strcspn(settings, " ><[]'\"$&;|()*?\\")] == '\0' ? "" : "'";
+	const char *name = w->history->npu ? "PYTORCH_NPU_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF";
+
+	if (settings[0] == '\0')
+		strbuf_addf(out, "unset %s", name);
+	else
+		strbuf_addf(out, "export %s=%s%s%s", name, quote, settings, quote);
 }
 
 static void add_setting(struct strbuf *out, const struct what_if *w,
@@ -76,14 +101,14 @@ static void add_setting(struct strbuf *out, const struct what_if *w,
 	strbuf_add_str(out, "  ");
 	from = out->length;
 	add_difference(out, w, s);
-	if (w->had_bytes != 0 && !s->fits) {
+	if (!s->fits) {
 		pad(out, from, 12);
 		strbuf_add_str(out, "out of memory");
 	} else if (is_best(w, s)) {
 		pad(out, from, 12);
-		strbuf_addf(out, "recommended: export PYTORCH_%s_ALLOC_CONF=%s",
-			    w->history->npu ? "NPU" : "CUDA", s->text);
-	} else if ((double)s->low > (1 + RUINOUS_LEAST) * (double)w->reserved_peak) {
+		strbuf_add_str(out, "recommended: ");
+		add_command(out, w, s->text);
+	} else if ((double)s->low > (1 + RUINOUS_LEAST) * (double)w->base_peak) {
 		pad(out, from, 12);
 		strbuf_add_str(out, "do not set this");
 	}
@@ -102,13 +127,13 @@ static void add_moment(struct strbuf *out, const struct what_if_setting *s)
 		strbuf_addf(out, "out of memory at event %zu", s->oom_at);
 }
 
-/* The setting that the run had, else the first that is the default. */
-static const struct what_if_setting *own_setting(const struct what_if *w)
+/* The first one that fits, or that does not. */
+static const struct what_if_setting *first_setting(const struct what_if *w, bool fits)
 {
 	for (size_t i = 0; i < w->setting_count; i++)
-		if (strcmp(w->settings[i].text, w->history->settings) == 0)
+		if (w->settings[i].fits == fits && w->settings[i].refused[0] == '\0')
 			return &w->settings[i];
-	return w->setting_count == 0 ? NULL : &w->settings[w->setting_count - 1];
+	return NULL;
 }
 
 /* The record ends with a refused request. */
@@ -129,45 +154,61 @@ static void add_refused(struct strbuf *out, const struct what_if *w,
 	strbuf_add_str(out, " here, and this request fits.\n");
 }
 
-static void add_fits(struct strbuf *out, const struct what_if *w,
-		     const struct what_if_choice *choice)
+/* What the answer is limited by. */
+static void add_limit(struct strbuf *out, const struct what_if *w,
+		      const struct what_if_choice *choice)
 {
-	const struct what_if_setting *own = own_setting(w), *other = NULL;
-
-	if (own == NULL || (own->refused[0] != '\0' && w->had_bytes == 0))
-		return;
-	for (size_t i = 0; i < w->setting_count && other == NULL; i++)
-		if (w->settings[i].fits && w->settings[i].refused[0] == '\0' &&
-		    &w->settings[i] != own)
-			other = &w->settings[i];
-	bool own_limit = choice->card_bytes == 0 && choice->limit_bytes == 0;
-
-	if (w->had_bytes != 0) {
-		add_refused(out, w, w->settings[0].fits ? &w->settings[0] : NULL);
-		return;
-	}
-	strbuf_add_str(out, choice->card_bytes != 0 ? "On a card of " : "With at most ");
-	strbuf_add_size(out, choice->card_bytes != 0 ? choice->card_bytes
-			     : own_limit	     ? w->own_limit_bytes
-						     : choice->limit_bytes);
 	if (choice->card_bytes != 0) {
+		strbuf_add_str(out, "On a card of ");
+		strbuf_add_size(out, choice->card_bytes);
 		strbuf_add_str(out, " (");
 		strbuf_add_size(out, w->available_bytes);
 		strbuf_add_str(out, w->history->outside_bytes == 0
 					    ? " for the pool, if nothing else is there)"
 					    : " for the pool)");
-	} else {
-		strbuf_add_str(out, own_limit ? " for the pool, the program's memory fraction"
-					      : " for the pool");
+		if (choice->limit_bytes == 0)
+			return;
 	}
+	strbuf_add_str(out, choice->card_bytes != 0 ? " with at most " : "With at most ");
+	strbuf_add_size(out, choice->limit_bytes != 0 ? choice->limit_bytes : w->own_limit_bytes);
+	strbuf_add_str(out, choice->limit_bytes != 0
+				    ? " for the pool"
+				    : " for the pool, the program's memory fraction");
+}
+
+static void add_fits(struct strbuf *out, const struct what_if *w,
+		     const struct what_if_choice *choice)
+{
+	const struct what_if_setting *own = own_setting(w), *fits = first_setting(w, true);
+
+	if (w->had_bytes != 0) {
+		add_refused(out, w, w->settings[0].fits ? &w->settings[0] : NULL);
+		return;
+	}
+	if (choice->card_bytes != 0 && w->available_bytes == 0) {
+		strbuf_add_str(out, "On a card of ");
+		strbuf_add_size(out, choice->card_bytes);
+		strbuf_add_str(out, " nothing is left for the pool: ");
+		strbuf_add_size(out, w->history->outside_bytes);
+		strbuf_add_str(out, " are in use outside of it.\n");
+		return;
+	}
+	if (own == NULL || own->refused[0] != '\0')
+		own = fits != NULL ? fits : first_setting(w, false);
+	if (own == NULL)
+		return;
+	add_limit(out, w, choice);
 	strbuf_add_str(out, ": ");
-	if (own->fits)
-		strbuf_addf(out, "it fits with %s", name_of(own->text));
-	else
-		add_moment(out, own);
-	if (!own->fits && other != NULL)
-		strbuf_addf(out, "; with %s it fits", name_of(other->text));
-	else if (!own->fits && w->setting_count > 1)
+	if (own->fits) {
+		strbuf_addf(out, "it fits with %s.\n", name_of(own->text));
+		return;
+	}
+	add_moment(out, own);
+	if (!own->own)
+		strbuf_addf(out, " with %s", name_of(own->text));
+	if (fits != NULL)
+		strbuf_addf(out, "; with %s it fits", name_of(fits->text));
+	else if (w->setting_count > 1)
 		strbuf_add_str(out, "; no setting that was tried helps");
 	strbuf_add_str(out, ".\n");
 }
@@ -182,11 +223,14 @@ static void add_notes(struct strbuf *out, const struct what_if *w)
 		strbuf_add_str(
 			out,
 			"torch_npu reports blocks, not requests: a block may be up to 1 MiB larger than what was asked for, which these figures allow for.\n");
-	if (w->program.older_count > 0)
+	if (w->program.older_count > 0) {
 		strbuf_addf(
 			out,
-			"%zu blocks are older than the recording; with other settings they are allocated first, so these figures are less certain.\n",
+			"%zu blocks are older than the recording. They are allocated first, so these figures are less certain. Played so, the run's own settings reserve ",
 			w->program.older_count);
+		strbuf_add_size(out, w->base_peak);
+		strbuf_add_str(out, ", which the others are compared with.\n");
+	}
 	if (w->waits)
 		strbuf_add_str(
 			out,
@@ -210,7 +254,9 @@ void whatif_text(const struct what_if *w, const struct what_if_choice *choice, s
 		    w->history->device);
 	if (w->release.major != 0) /* 0: refused before it was looked for */
 		strbuf_addf(out, "%s 2.%" PRIu32 "%s, ", w->history->npu ? "torch_npu" : "torch",
-			    w->release.minor, w->release_found ? ", the newest that agrees" : "");
+			    w->release.minor,
+			    w->release_found && w->agreement.agrees ? ", the newest that agrees"
+								    : "");
 	strbuf_addf(out, "%s%s): ",
 		    w->history->settings[0] == '\0' ? "default settings" : w->history->settings,
 		    w->history->settings_known ? "" : " assumed");
@@ -267,7 +313,7 @@ static void json_setting(const struct what_if *w, const struct what_if_setting *
 	json_u64(json, "reserved_peak", s->reserved_peak);
 	json_u64(json, "low", s->low);
 	json_u64(json, "high", s->high);
-	if (w->limited) {
+	if (w->limited || !s->fits) {
 		json_bool(json, "fits", s->fits);
 		if (s->fits)
 			json_null(json, "oom_at");
@@ -296,6 +342,8 @@ void whatif_json(const struct what_if *w, struct json *json)
 	else
 		json_u64(json, "left_at", w->agreement.left_at + 1);
 	json_u64(json, "reserved_peak", w->reserved_peak);
+	if (w->refusal[0] == '\0' && w->base_peak != w->reserved_peak)
+		json_u64(json, "compared_with", w->base_peak);
 	json_u64(json, "in_use_peak", w->in_use_peak);
 	json_u64(json, "requested_peak", w->requested_peak);
 	if (w->workspace_bytes != 0)

@@ -46,11 +46,6 @@ static const struct finding_peak *wasteful(const struct findings *found, bool an
 		       : NULL;
 }
 
-static bool is_own(const struct what_if *w, const struct what_if_setting *s)
-{
-	return strcmp(s->text, w->history->settings) == 0;
-}
-
 static void answer(struct what_if_asker *asker, const struct what_if *w,
 		   const struct what_if_setting *s, bool refusal)
 {
@@ -64,7 +59,7 @@ static void answer(struct what_if_asker *asker, const struct what_if *w,
 					 .reserved_bytes = s == NULL ? 0
 							   : refusal ? s->reserved_peak
 								     : s->high,
-					 .recorded_bytes = w->reserved_peak};
+					 .recorded_bytes = w->base_peak};
 }
 
 /* The first setting that serves the request. */
@@ -75,8 +70,7 @@ static void answer_refused(struct what_if_asker *asker, const struct what_if *w)
 	if (!w->limited || !w->program.ends_refused)
 		return;
 	for (size_t i = 0; i < w->setting_count && helps == NULL; i++)
-		if (w->settings[i].refused[0] == '\0' && w->settings[i].fits &&
-		    !is_own(w, &w->settings[i]))
+		if (w->settings[i].refused[0] == '\0' && w->settings[i].fits && !w->settings[i].own)
 			helps = &w->settings[i];
 	answer(asker, w, helps, true);
 }
@@ -84,8 +78,8 @@ static void answer_refused(struct what_if_asker *asker, const struct what_if *w)
 static void answer_saving(struct what_if_asker *asker, const struct what_if *w)
 {
 	const struct what_if_setting *best = w->setting_count == 0 ? NULL : &w->settings[0];
-	bool saves = best != NULL && best->refused[0] == '\0' && !is_own(w, best) &&
-		     (double)best->high <= (1 - SAVING_LEAST) * (double)w->reserved_peak;
+	bool saves = best != NULL && best->refused[0] == '\0' && !best->own && best->fits &&
+		     (double)best->high <= (1 - SAVING_LEAST) * (double)w->base_peak;
 
 	if (saves || asker->when == SESSION_WHATIF_ALWAYS)
 		answer(asker, w, saves ? best : NULL, false);

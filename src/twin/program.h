@@ -45,7 +45,8 @@ struct program {
 	uint64_t older_bytes;
 	/* Most bytes whose free was asked for and not complete when a request came. */
 	uint64_t waiting_peak;
-	uint64_t alive_peak; /* requested bytes until the free is complete, as which waiting ones count too */
+	/* Requested bytes until the free is complete, as which waiting ones count too. */
+	uint64_t alive_peak;
 	uint64_t waiting_segments; /* what segments of their own would take for what waited then */
 	uint64_t reserved_peak;	   /* of the record */
 	bool ends_refused;

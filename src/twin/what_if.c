@@ -140,8 +140,9 @@ static void refuse_record(struct what_if *w)
 	}
 	snprintf(w->refusal, sizeof(w->refusal),
 		 "The replay leaves the record at event %zu of %zu: %s (%" PRIu64
-		 " addresses before it agree), so nothing can be said about other settings.",
-		 a->left_at + 1, w->history->event_count, a->why, a->addresses);
+		 " address%s), so nothing can be said about other settings.",
+		 a->left_at + 1, w->history->event_count, a->why, a->addresses,
+		 a->addresses == 1 ? " before it agrees" : "es before it agree");
 }
 
 /* ---- plays ---- */
@@ -227,7 +228,7 @@ static void add_margin(const struct what_if *w, struct what_if_setting *s)
 	uint64_t margin = (s->high - s->low) / 2;
 
 	s->low = less_u64(s->low, margin);
-	if (s->low < w->requested_peak)
+	if (s->low < w->requested_peak && s->fits)
 		s->low = w->requested_peak; /* no setting holds less than what is in use */
 	s->high += margin;
 }
@@ -293,10 +294,10 @@ static void add_others(struct setting_plays *plays, size_t first, uint32_t order
 /* The run's own settings: what was recorded is one of the possible orders, and the best answer. */
 static void take_record(struct what_if *w)
 {
-	for (size_t i = 0; i < w->setting_count && !w->other_release; i++) {
+	for (size_t i = 0; i < w->setting_count && w->base_peak == w->reserved_peak; i++) {
 		struct what_if_setting *s = &w->settings[i];
 
-		if (strcmp(s->text, w->history->settings) != 0 || s->refused[0] != '\0')
+		if (w->other_release || !s->own || s->refused[0] != '\0')
 			continue;
 		s->reserved_peak = w->reserved_peak;
 		s->low = s->low < w->reserved_peak ? s->low : w->reserved_peak;
@@ -322,6 +323,14 @@ static int play_varied(struct what_if *w, struct play *all, struct what_if_setti
 	return status;
 }
 
+/* A play in which a request is refused has a peak that says nothing. */
+static void take_end(struct what_if_setting *s, const struct program_result *result)
+{
+	s->fits = result->refused_at == SIZE_MAX;
+	s->oom_at = result->refused_at;
+	s->oom_step = result->refused_step;
+}
+
 static int play_settings(struct what_if *w, const struct twin_conditions *conditions)
 {
 	uint32_t orders = what_if_orders(w->program.event_count, w->setting_count);
@@ -340,6 +349,7 @@ static int play_settings(struct what_if *w, const struct twin_conditions *condit
 
 		s->reserved_peak = s->low = s->high = plays.all[i].result.figures.reserved_peak;
 		s->retries = plays.all[i].result.figures.retries;
+		take_end(s, &plays.all[i].result);
 	}
 	if (status == 0) {
 		add_others(&plays, first, orders, variants);
@@ -385,11 +395,9 @@ static int play_limited(struct what_if *w, const struct twin_conditions *conditi
 	for (size_t i = 0; i < plays.count && status == 0; i++) {
 		const struct program_result *result = &plays.all[i].result;
 
-		plays.owners[i]->fits = result->refused_at == SIZE_MAX;
-		plays.owners[i]->oom_at = result->refused_at;
-		plays.owners[i]->oom_step = result->refused_step;
+		take_end(plays.owners[i], result);
 		/* It reserved less when the request was refused than if it had been served. */
-		if (w->had_bytes != 0 && strcmp(plays.owners[i]->text, w->history->settings) == 0)
+		if (w->had_bytes != 0 && plays.owners[i]->own)
 			plays.owners[i]->low = plays.owners[i]->high = w->had_bytes;
 	}
 	setting_plays_free(&plays);
@@ -423,8 +431,8 @@ static int best_first(const void *a, const void *b)
 
 	if ((x->refused[0] != '\0') != (y->refused[0] != '\0'))
 		return x->refused[0] != '\0' ? 1 : -1;
-	if (x->first != y->first)
-		return x->first ? -1 : 1;
+	if (x->fits != y->fits)
+		return x->fits ? -1 : 1;
 	if (x->high != y->high)
 		return x->high < y->high ? -1 : 1;
 	return strlen(x->text) < strlen(y->text) ? -1 : strlen(x->text) > strlen(y->text);
@@ -444,34 +452,70 @@ static bool rounds_alike(const struct what_if *w, const struct twin_settings *ot
 	return true;
 }
 
+static bool same_settings(const struct twin_settings *a, const struct twin_settings *b)
+{
+	return a->max_split_bytes == b->max_split_bytes &&
+	       a->non_split_rounding_bytes == b->non_split_rounding_bytes &&
+	       a->large_segment_bytes == b->large_segment_bytes && a->unit_bytes == b->unit_bytes &&
+	       a->align_bytes == b->align_bytes &&
+	       memcmp(a->divisions, b->divisions, sizeof(a->divisions)) == 0 &&
+	       a->gc_threshold == b->gc_threshold && a->fraction == b->fraction &&
+	       a->expandable == b->expandable;
+}
+
+/* Adds one to those that are tried, unless its text is among them. */
+static void add_text(struct what_if *w, const char *text)
+{
+	for (size_t i = 0; i < w->setting_count; i++)
+		if (strcmp(w->settings[i].text, text) == 0)
+			return;
+	w->settings[w->setting_count++] =
+		(struct what_if_setting){.text = text, .oom_at = SIZE_MAX};
+}
+
+/* Reads one of the texts as the release does; says why it refuses it, or why the record does not serve. */
+static void make_setting(struct what_if *w, struct what_if_setting *s, struct twin_conditions *c)
+{
+	struct mscope_error err = {0}, ignored = {0};
+	struct twin_settings own;
+
+	*c = what_if_conditions(w);
+	if (twin_settings_parse(s->text, &w->release, &c->settings, &err) != 0)
+		snprintf(s->refused, sizeof(s->refused), "%.290s", err.message);
+	else if (w->history->blocks_only && !rounds_alike(w, &c->settings))
+		snprintf(s->refused, sizeof(s->refused),
+			 "the record has no requests, only blocks whose sizes "
+			 "roundup_power2_divisions has rounded");
+	else if (c->settings.fraction >= 0)
+		c->limit_bytes =
+			twin_limit_of_fraction(&w->release, c->settings.fraction, c->device_bytes);
+	s->own = strcmp(s->text, w->history->settings) == 0 ||
+		 (s->refused[0] == '\0' &&
+		  twin_settings_parse(w->history->settings, &w->release, &own, &ignored) == 0 &&
+		  same_settings(&own, &c->settings));
+}
+
+/* Without a choice the usual ones, and the run's own if that is another. */
 static int make_settings(struct what_if *w, const struct what_if_choice *choice,
 			 struct twin_conditions **out)
 {
 	const char *const *texts = choice->settings != NULL ? choice->settings : WHAT_IF_USUAL;
 	size_t count = choice->settings != NULL ? choice->setting_count : WHAT_IF_USUAL_COUNT;
-	struct mscope_error err;
+	bool own = choice->settings != NULL;
 
-	w->settings = calloc(count + 1, sizeof(*w->settings));
-	*out = calloc(count + 1, sizeof(**out));
+	w->settings = calloc(count + 2, sizeof(*w->settings));
+	*out = calloc(count + 2, sizeof(**out));
 	if (w->settings == NULL || *out == NULL)
 		return -ENOMEM;
-	w->setting_count = count;
-	for (size_t i = 0; i < count; i++) {
-		struct twin_conditions *c = &(*out)[i];
-
-		err = (struct mscope_error){0};
-		*c = what_if_conditions(w);
-		w->settings[i] = (struct what_if_setting){.text = texts[i], .oom_at = SIZE_MAX};
-		if (twin_settings_parse(texts[i], &w->release, &c->settings, &err) != 0)
-			snprintf(w->settings[i].refused, sizeof(w->settings[i].refused), "%.290s",
-				 err.message);
-		else if (w->history->blocks_only && !rounds_alike(w, &c->settings))
-			snprintf(w->settings[i].refused, sizeof(w->settings[i].refused),
-				 "the record has no requests, only blocks whose sizes "
-				 "roundup_power2_divisions has rounded");
-		else if (c->settings.fraction >= 0)
-			c->limit_bytes = twin_limit_of_fraction(&w->release, c->settings.fraction,
-								c->device_bytes);
+	for (size_t i = 0; i < count; i++)
+		add_text(w, texts[i]);
+	for (size_t i = 0; i < w->setting_count; i++) {
+		make_setting(w, &w->settings[i], &(*out)[i]);
+		own = own || w->settings[i].own;
+	}
+	if (!own) {
+		add_text(w, w->history->settings);
+		make_setting(w, &w->settings[w->setting_count - 1], &(*out)[w->setting_count - 1]);
 	}
 	return 0;
 }
@@ -491,11 +535,36 @@ static uint64_t largest_workspace(const struct program *program)
 	return largest;
 }
 
+/*
+ * A record that starts in the middle is played with its older blocks first, and with another release than its own: then the run's own
+ * settings have another peak as well, which is what others save or cost.
+ */
+static int find_base(struct what_if *w)
+{
+	struct twin_conditions c = what_if_conditions(w);
+	struct mscope_error ignored = {0};
+	struct program_result result;
+	int status;
+
+	w->base_peak = w->reserved_peak;
+	if ((w->program.older_count == 0 && !w->other_release) ||
+	    twin_settings_parse(w->history->settings, &w->release, &c.settings, &ignored) != 0)
+		return 0;
+	if (c.settings.fraction >= 0)
+		c.limit_bytes =
+			twin_limit_of_fraction(&w->release, c.settings.fraction, c.device_bytes);
+	status = program_play(&w->program, &c, PROGRAM_AS_RECORDED, false, &result);
+	w->base_peak = result.figures.reserved_peak;
+	return status;
+}
+
 static int answer_settings(struct what_if *w, const struct what_if_choice *choice)
 {
 	struct twin_conditions *conditions = NULL;
 	int status = make_settings(w, choice, &conditions);
 
+	if (status == 0)
+		status = find_base(w);
 	if (status == 0)
 		status = play_settings(w, conditions);
 	w->own_limit_bytes = what_if_conditions(w).limit_bytes;
@@ -508,8 +577,6 @@ static int answer_settings(struct what_if *w, const struct what_if_choice *choic
 	if (status == 0 && w->limited)
 		status = play_limited(w, conditions, choice);
 	free(conditions);
-	for (size_t i = 0; i < w->setting_count; i++)
-		w->settings[i].first = w->had_bytes != 0 && w->settings[i].fits;
 	if (status == 0)
 		qsort(w->settings, w->setting_count, sizeof(*w->settings), best_first);
 	return status;
@@ -552,12 +619,13 @@ int what_if_answer(struct what_if *out, const struct pool_history *history,
 	}
 	out->waits = (double)out->program.waiting_peak > WAITING_MOST * (double)out->requested_peak;
 	if ((double)out->program.waiting_peak > WAITING_REFUSED * (double)out->program.alive_peak) {
-		snprintf(out->refusal, sizeof(out->refusal),
-			 "Of what the program had requested, up to %.0f %% was freed and waited for "
-			 "other streams (record_stream); timing decides how much, so nothing is said "
-			 "about other settings.",
-			 100.0 * (double)out->program.waiting_peak /
-				 (double)out->program.alive_peak);
+		snprintf(
+			out->refusal, sizeof(out->refusal),
+			"Of what the program had requested, up to %.0f %% was freed and waited for "
+			"other streams (record_stream); timing decides how much, so nothing is said "
+			"about other settings.",
+			100.0 * (double)out->program.waiting_peak /
+				(double)out->program.alive_peak);
 		return 0;
 	}
 	return answer_settings(out, choice);

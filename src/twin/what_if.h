@@ -25,8 +25,8 @@ struct what_if_setting {
 	uint64_t reserved_peak;
 	uint64_t low, high;
 	uint64_t retries;
-	bool fits;     /* only where the answer is limited */
-	bool first;    /* it serves the request that was refused: before those that do not */
+	bool own;      /* the run had these */
+	bool fits;     /* no request is refused; these come first */
 	size_t oom_at; /* event of the record, from 1; 0: older than it; SIZE_MAX: none */
 	uint32_t oom_step;
 };
@@ -41,6 +41,8 @@ struct what_if {
 	struct what_if_setting *settings; /* best first */
 	size_t setting_count;
 	uint64_t reserved_peak, in_use_peak, requested_peak; /* of the record */
+	/* What settings are compared with: the recorded peak, or where that is not of the same play, the run's own settings as played. */
+	uint64_t base_peak;
 	uint64_t workspace_bytes; /* the largest request that looks like a workspace of cuDNN */
 	bool waits;		  /* frees waited for other streams: figures are ranges */
 	bool limited; /* by the choice, the run's own memory fraction, or what it had when a request was refused */

@@ -228,3 +228,91 @@ def test_the_page_of_a_snapshot_has_the_curves_too(snapshot, msmemscope, view, b
     page.press("#tools button", "one => one.textContent === 'what if'")
     page.wait("document.getElementById('main').dataset.whatif !== undefined")
     assert page.errors == []
+
+
+# ---- shapes that no recorded program has ----
+
+BASE = 1 << 40
+
+
+def entry(action, address, size, stream=0):
+    return {"action": action, "addr": address, "size": size, "stream": stream}
+
+
+@pytest.fixture
+def made(out):
+    """made(entries, settings=None, name="made", **facts): a snapshot with such a history; `facts` as our own exports have them."""
+    def make(entries, settings=None, name="made", **facts):
+        known = {} if settings is None and not facts else {"allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": settings or "", **facts}}
+        path = out / f"{name}.pickle"
+        path.write_bytes(pickle.dumps({"segments": [], "device_traces": [entries], **known}, protocol=4))
+        return path
+
+    return make
+
+
+# 5 MiB are freed, and 64 MiB are requested: 84 MiB, and 80 with expandable segments.
+GROWS = [entry("segment_alloc", BASE, 20 * MIB), entry("alloc", BASE, 5 * MIB), entry("free_requested", BASE, 5 * MIB), entry("free_completed", BASE, 5 * MIB),
+         entry("segment_alloc", 2 * BASE, 64 * MIB), entry("alloc", 2 * BASE, 64 * MIB)]
+
+
+def rows(text):
+    return [line.split("  ") for line in text.splitlines() if line.startswith("  ")]
+
+
+def test_the_run_s_own_settings_are_among_those_that_are_tried(whatif, made):
+    own = "max_split_size_mb:96,garbage_collection_threshold:0.7"
+    assert by_setting(*whatif(made(GROWS, own)))[own]["reserved_peak"] == 84 * MIB
+    assert len(whatif(made(GROWS, "expandable_segments:False"))[0]["settings"]) == 11  # they mean the default
+
+
+def test_a_setting_under_which_a_request_is_refused_comes_last(whatif, msmemscope, made):
+    path = made(GROWS, memory_fractions=[{"device": 0, "device_bytes": 1 << 30}])
+    texts = ("per_process_memory_fraction:0.06", "", "expandable_segments:True")
+    (pool,) = whatif(path, *(f"--set={text}" for text in texts))
+    assert [(one["set"], one.get("fits"), one.get("oom_at")) for one in pool["settings"]] == [
+        ("expandable_segments:True", None, None), ("", None, None), ("per_process_memory_fraction:0.06", False, 6)]
+    text = msmemscope("whatif", *(f"--set={text}" for text in texts), str(path), output=False).check().stdout
+    assert [line.split()[-1] for line in text.splitlines() if "per_process" in line] == ["memory"]
+    assert "recommended: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in text
+
+
+def test_what_fits_is_before_what_does_not_and_is_recommended(msmemscope, made):
+    """On a card of 81 MiB only expandable segments serve the large request together with a small one that stays."""
+    path = made([*GROWS[:2], entry("alloc", BASE + 5 * MIB, 2 * MIB), *GROWS[2:]])
+    text = msmemscope("whatif", "--card=81M", str(path), output=False).check().stdout
+    first, *others = rows(text)
+    assert first[1] == "expandable_segments:True" and first[-1].endswith("ALLOC_CONF=expandable_segments:True")
+    assert sum(row[-1] == "out of memory" for row in others) == 9
+    assert "On a card of 81.0 MiB (81.0 MiB for the pool, if nothing else is there): out of memory at event 7; with expandable_segments:True it fits." in text
+
+
+def test_settings_that_a_shell_would_change_are_quoted(msmemscope, made):
+    entries = [entry("segment_alloc", BASE, 64 * MIB), entry("alloc", BASE, 40 * MIB), entry("free_completed", BASE, 40 * MIB),
+               entry("segment_alloc", 2 * BASE, 70 * MIB), entry("alloc", 2 * BASE, 70 * MIB)]
+    entries[0]["size"] = 40 * MIB
+    said = msmemscope("whatif", "--set=expandable_segments:True,roundup_power2_divisions:[64:2,>:1]", str(made(entries)), output=False).check().stdout
+    assert "recommended: export PYTORCH_CUDA_ALLOC_CONF='expandable_segments:True,roundup_power2_divisions:[64:2,>:1]'" in said
+
+
+def test_default_settings_are_recommended_by_unset(msmemscope, made):
+    path = made([entry("segment_alloc", BASE, 48 * MIB), entry("alloc", BASE, 33 * MIB)], "roundup_power2_divisions:2")
+    text = msmemscope("whatif", "--set=", str(path), output=False).check().stdout
+    assert text.splitlines()[2].split(maxsplit=5) == ["(default)", "34.0", "MiB", "-14.0", "MiB", "recommended: unset PYTORCH_CUDA_ALLOC_CONF"]
+
+
+def test_several_snapshots_are_named(msmemscope, made):
+    one, two = made(GROWS, name="one"), made(GROWS, name="two")
+    text = msmemscope("whatif", "--set=", str(one), str(two), output=False).check().stdout
+    assert [line for line in text.splitlines() if line.endswith(".pickle:")] == [f"{one}:", f"{two}:"]
+
+
+def test_nothing_is_recommended_that_the_run_s_own_settings_do_as_well(whatif, msmemscope, out):
+    """A ring lost its start: the own settings, played with the older blocks first, reserve 40 MiB less than was recorded."""
+    path = out / "ring.pickle"
+    path.write_bytes(lzma.decompress((SNAPSHOTS.parents[1] / "fixtures/snapshots/leak-ring.pickle.xz").read_bytes()))
+    (pool,) = whatif(path)
+    assert pool["compared_with"] == pool["reserved_peak"] - 40 * MIB == by_setting(pool)[""]["reserved_peak"]
+    text = msmemscope("whatif", str(path), output=False).check().stdout
+    assert "recommended" not in text and "Played so, the run's own settings reserve 1.5 GiB, which the others are compared with." in " ".join(text.split())
+    assert rows(text)[0][1] == "(default)"
