@@ -115,6 +115,7 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 		.steps = setup->steps,
 		.step_count = setup->step_count,
 	};
+	struct sink_config sink = setup->sink;
 	int r = 0;
 
 	*pass = (struct pass){.setup = *setup};
@@ -136,8 +137,9 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 		(setup->only_writes ? analyses_init_owners : analyses_init)(
 			&pass->analyses, setup->analysis, setup->follow_analysis, pass->replay);
 		analyses_settings(&pass->analyses, &setup->settings, setup->fixed_settings);
+		sink.dry = run_dry(setup->run);
 		if (writes)
-			r = sink_open(&setup->sink, &pass->sink, err);
+			r = sink_open(&sink, &pass->sink, err);
 	}
 	if (r < 0)
 		pass_close(pass);

@@ -4,6 +4,7 @@
  * than reading a key is in the functions read_LIST() below. Texts are kept once each.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,6 +288,9 @@ static const char *read_columns(struct importer *importer, const struct import_f
 		return "Device Id is not a device";
 	if (!attr_parse(&importer->attr, fields[COLUMN_ATTR].text, fields[COLUMN_ATTR].length))
 		return "Attr is malformed";
+	if (importer->attr.value[ATTR_dry] != NULL && importer->dry[0] == '\0')
+		(void)snprintf(importer->dry, sizeof(importer->dry), "%s",
+			       importer->attr.value[ATTR_dry]);
 	return NULL;
 }
 

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -480,9 +481,14 @@ static bool ranges_are_counted(const struct importer *importer)
 /* The header of a trace whose clock is the wall clock. */
 static int put_header(struct output *out)
 {
-	static const char identity[] = "program=imported";
 	const struct importer *importer = out->importer;
-	struct trace_header *h = preamble_new(identity, sizeof(identity));
+	char identity[128];
+	int bytes =
+		importer->dry[0] == '\0'
+			? snprintf(identity, sizeof(identity), "program=imported")
+			: snprintf(identity, sizeof(identity),
+				   "program=imported%c" SESSION_DRY_KEY "=%s", '\0', importer->dry);
+	struct trace_header *h = preamble_new(identity, (size_t)bytes + 1);
 	uint64_t first = importer->row_count > 0 ? importer->rows[0].time_ns : 0;
 	time_t seconds = (time_t)(first / 1000000000u);
 	struct tm local;

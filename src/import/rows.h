@@ -56,6 +56,7 @@ struct importer {
 	/* Rows of other processes are left out, and the numbers of rows are kept. */
 	bool one_process;
 	uint32_t only_pid; /* 0: not known yet, or unknown */
+	char dry[64];	   /* device of a dry run; "": a device was used */
 	uint64_t *row_ids; /* of rows that became allocations, in their order */
 	size_t row_id_count, row_id_room;
 };

@@ -219,6 +219,7 @@ struct row {
 	/* Of OOM_RECENT and OOM_TOP, with `block`. */
 	const char *block_pool;
 	uint64_t block_ns; /* wall clock */
+	const char *dry;   /* the device of a dry run, set by the sink; NULL: a device was used */
 };
 
 /* One line of python_trace. Borrowed for the call. */

@@ -252,6 +252,8 @@ MSCOPE_INLINE char *put_attrs(char *to, const struct row *row, bool json,
 	case ROW_END:
 		break;
 	}
+	if (MSCOPE_UNLIKELY(row->dry != NULL))
+		WRITE_TEXT(dry, dry);
 	if (to != begin) {
 		*begin = '{';
 		*to++ = '}';
@@ -308,6 +310,8 @@ size_t attr_room(const struct row *row)
 	case ROW_END:
 		break;
 	}
+	if (row->dry != NULL)
+		room += sizeof("dry") + VALUE_BYTES + text_room(row->dry);
 	return room;
 }
 

@@ -80,7 +80,9 @@ static const struct parquet_column columns[PARQUET_COLUMNS] = {
 };
 
 /* In the footer: the last row of a part, as DIGITS digits, which makes it easy to find again. */
-#define LAST_ROW    "msmemscope.last_row"
+#define LAST_ROW "msmemscope.last_row"
+#define DRY                                                                                        \
+	"msmemscope.dry" /* before it: the device of a dry run; not there if a device was used */
 #define LAST_DIGITS 20
 #define TAIL_BYTES  4096 /* of a part, that certainly have it */
 
@@ -108,6 +110,7 @@ struct form_file {
 	uint64_t last;		       /* row of it */
 	bool continues;		       /* rows up to `written` are in parts that are whole */
 	uint64_t written;
+	char dry[64]; /* of its rows; "": none */
 	struct strbuf attr;
 	struct known known;
 	struct mscope_error failure; /* the first one; nothing is written any more */
@@ -269,7 +272,8 @@ static void drop_part(struct form_file *file)
 static int end_part(struct form_file *file, struct mscope_error *err)
 {
 	char digits[LAST_DIGITS + 4], path[PATH_ROOM];
-	struct parquet_pair pair = {LAST_ROW, digits};
+	struct parquet_pair pairs[] = {{DRY, file->dry}, {LAST_ROW, digits}};
+	size_t first = file->dry[0] == '\0' ? 1 : 0;
 	int r;
 
 	if (file->failure.code != 0)
@@ -278,7 +282,7 @@ static int end_part(struct form_file *file, struct mscope_error *err)
 		return 0;
 	(void)snprintf(digits, sizeof(digits), "%0*llu", LAST_DIGITS,
 		       (unsigned long long)file->last);
-	r = parquet_end_file(file->writer, &pair, 1);
+	r = parquet_end_file(file->writer, &pairs[first], MSCOPE_COUNT(pairs) - first);
 	part_path(file->path, file->part, path);
 	/* Some file systems tell only now that the disk is full. */
 	if (r == 0 && file->file.fd >= 0 && close(file->file.fd) < 0)
@@ -480,6 +484,8 @@ static int parquet_row(struct form_file *file, const struct row *row, const char
 	if (file->writer == NULL && (r = begin_part(file, err)) < 0)
 		return r;
 	writer = file->writer;
+	if (row->dry != NULL)
+		(void)snprintf(file->dry, sizeof(file->dry), "%s", row->dry);
 	if (known->group != parquet_groups(writer))
 		forget(file);
 	parquet_put_number(writer, PARQUET_ID, (int64_t)row->id);

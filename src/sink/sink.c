@@ -39,7 +39,8 @@ struct sink {
 	struct device_file **files;
 	size_t file_count, file_room;
 	struct kept_rows common;
-	char *spool; /* directory for files without a name */
+	char *spool;  /* directory for files without a name */
+	char dry[64]; /* "": a device was used */
 	struct watch_sink watch;
 	struct call_files *calls;   /* NULL until the first call */
 	struct strbuf call;	    /* text of the present one */
@@ -78,6 +79,8 @@ int sink_open(const struct sink_config *config, struct sink **out, struct mscope
 		return error_set(err, -ENOMEM, "no memory");
 	}
 	sink->config.spool = sink->spool;
+	if (config->dry != NULL)
+		(void)snprintf(sink->dry, sizeof(sink->dry), "%s", config->dry);
 	sink->watch = (struct watch_sink){.project = config->project, .fresh = config->resume};
 	*out = sink;
 	return 0;
@@ -496,10 +499,16 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 	/* A request that was refused always shows where. */
 	uint32_t c_depth = row->oom != NULL ? OOM_FRAMES : sink->config.c_depth;
 	uint32_t python_depth = row->oom != NULL ? OOM_FRAMES : sink->config.python_depth;
+	struct row dry;
 	int r = file_open(sink, f, row->id, err);
 
 	if (r < 0)
 		return r;
+	if (sink->dry[0] != '\0') {
+		dry = *row;
+		dry.dry = sink->dry;
+		row = &dry;
+	}
 	if (row->context->device == f->device)
 		device = f->device_text;
 	else

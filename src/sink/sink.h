@@ -41,6 +41,7 @@ struct sink_config {
 	 * no dump of watched memory, no Python trace. The form puts a whole file in place of one of that name. NULL: into the project.
 	 */
 	const char *partition, *part;
+	const char *dry; /* every row says it: the device of a dry run; NULL: a device was used */
 };
 
 /* Text of a call stack column; no bytes: an empty column. */

@@ -73,7 +73,7 @@ static int take_rank(void *arg, const struct store_value *values, size_t count)
 	struct fleet *fleet = arg;
 	struct fleet_rank *rank;
 
-	if (count < 10 || array_reserve(&fleet->ranks, &fleet->rank_room, fleet->rank_count + 1,
+	if (count < 11 || array_reserve(&fleet->ranks, &fleet->rank_room, fleet->rank_count + 1,
 					sizeof(*fleet->ranks)) < 0)
 		return -ENOMEM;
 	rank = &fleet->ranks[fleet->rank_count++];
@@ -89,8 +89,9 @@ static int take_rank(void *arg, const struct store_value *values, size_t count)
 		.seconds = values[7].real,
 		.outcome = text_of(&values[8]),
 		.verdict = text_of(&values[9]),
+		.dry = text_of(&values[10]),
 	};
-	return rank->verdict == NULL ? -ENOMEM : 0;
+	return rank->dry == NULL ? -ENOMEM : 0;
 }
 
 static int by_process(const void *a, const void *b)
@@ -169,6 +170,7 @@ static void rank_fini(struct fleet_rank *rank)
 	free(rank->trace);
 	free(rank->outcome);
 	free(rank->verdict);
+	free(rank->dry);
 }
 
 /* By number; of the same number the one that held most first. */
@@ -519,7 +521,7 @@ int fleet_load(struct fleet *fleet, struct store *store, const char *name, struc
 	key = store_int(fleet->run);
 	r = store_query(
 		store,
-		"SELECT process, rank, host, device, name, trace, steps, seconds, outcome, verdict FROM processes WHERE run = $1",
+		"SELECT process, rank, host, device, name, trace, steps, seconds, outcome, verdict, dry FROM processes WHERE run = $1",
 		&key, 1, take_rank, fleet, err);
 	if (r == 0 && fleet->rank_count > 0)
 		qsort(fleet->ranks, fleet->rank_count, sizeof(*fleet->ranks), by_process);

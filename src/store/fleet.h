@@ -30,6 +30,7 @@ struct fleet_rank {
 	int64_t steps;
 	double seconds;
 	char *host, *device, *name, *trace, *outcome, *verdict;
+	char *dry; /* the device of a dry run; "": a device was used */
 	struct fleet_pool pools[FLEET_POOLS];
 };
 

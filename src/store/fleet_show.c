@@ -404,7 +404,7 @@ static void text_head(const struct fleet *fleet, struct strbuf *out)
 	time_t start = (time_t)(fleet->start_ns / 1000000000);
 	char stamp[32] = "";
 	struct tm local;
-	size_t hosts, running = 0, i;
+	size_t hosts, running = 0, dry = 0, i;
 
 	free(values_of(fleet, BY_HOST, &hosts));
 	if (localtime_r(&start, &local) != NULL)
@@ -417,8 +417,16 @@ static void text_head(const struct fleet *fleet, struct strbuf *out)
 	strbuf_add_count(out, hosts, "host", "hosts");
 	if (fleet->others > 0)
 		strbuf_addf(out, " (and %u other processes)", fleet->others);
-	for (i = 0; i < fleet->rank_count; i++)
+	for (i = 0; i < fleet->rank_count; i++) {
 		running += strcmp(fleet->ranks[i].outcome, STORE_RUNNING) == 0;
+		dry += fleet->ranks[i].dry[0] != '\0';
+	}
+	if (dry > 0 && dry == fleet->rank_count) {
+		strbuf_add_str(out, ", dry run on ");
+		strbuf_add_shown(out, fleet->ranks[0].dry, strnlen(fleet->ranks[0].dry, 40));
+	} else if (dry > 0) {
+		strbuf_addf(out, ", %zu of them dry runs", dry);
+	}
 	if (running > 0)
 		strbuf_addf(out, ", %zu still running", running);
 	strbuf_addf(out, ", %s", stamp);
@@ -511,6 +519,8 @@ static void json_ranks(const struct fleet *fleet, const struct fleet_groups *gro
 		json_string(json, "trace", rank->trace);
 		json_string(json, "outcome", rank->outcome);
 		json_string(json, "verdict", rank->verdict);
+		if (rank->dry[0] != '\0')
+			json_string(json, "dry", rank->dry);
 		json_i64(json, "steps", rank->steps);
 		json_f64(json, "seconds", rank->seconds, 3);
 		json_array(json, "pools");

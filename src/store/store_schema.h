@@ -7,7 +7,7 @@
 
 #include "base/strbuf.h"
 
-#define STORE_VERSION 3 /* that this program writes */
+#define STORE_VERSION 4 /* that this program writes */
 
 enum store_table {
 #define TABLE(name, since, key) STORE_##name,

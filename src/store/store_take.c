@@ -443,7 +443,8 @@ static void take_process(struct taking *taking, bool running)
 				  : signal != NULL ? signal
 						   : "ended"),
 			store_str(process_verdict_word(digest->verdict)),
-			store_int(digest->damaged), rank_value(digest->local_rank)});
+			store_int(digest->damaged), rank_value(digest->local_rank),
+			store_str(digest->dry)});
 }
 
 static void take_pools(struct taking *taking)

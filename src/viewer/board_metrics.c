@@ -62,10 +62,17 @@ static bool recording(const struct gauge *gauge, double *out)
 	return true;
 }
 
+static bool dry(const struct gauge *gauge, double *out)
+{
+	*out = 1;
+	return run_dry(replay_run(gauge->pass.replay)) != NULL;
+}
+
 static const struct {
 	const char *name, *type, *help;
 	process_value *value;
 } of_process[] = {
+	{"dry_run", "gauge", "1 if no device is used: the process is a dry run.", dry},
 	{"recording", "gauge", "1 while the process is recorded and read, else 0.", recording},
 	{"events_total", "counter", "Events that were recorded.", events},
 	{"lost_events_total", "counter", "Events that could not be recorded.", lost},

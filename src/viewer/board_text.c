@@ -224,6 +224,8 @@ static void add_title(struct canvas *frame, const struct sums *sums)
 	if ((uint64_t)wall.tv_sec > session->realtime_ns / 1000000000u)
 		seconds = (uint64_t)wall.tv_sec - session->realtime_ns / 1000000000u;
 	strbuf_addf(line, "%s (pid %u), ", board_name(board), session->launch_pid);
+	if (session->dry[0] != '\0')
+		strbuf_addf(line, "dry run on %s, ", session->dry);
 	if (board->count > 1)
 		strbuf_addf(line, "%zu processes, ", board->count);
 	strbuf_addf(line, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, seconds / 3600, seconds / 60 % 60,
@@ -787,6 +789,8 @@ void board_json(const struct board *board, struct strbuf *out)
 	json_u64(&json, "pid", session->launch_pid);
 	json_string(&json, "directory", board->place.directory);
 	json_string(&json, "results", session->output);
+	if (session->dry[0] != '\0')
+		json_string(&json, "dry", session->dry);
 	json_bool(&json, "ended", board->ended);
 	json_array(&json, "processes");
 	for (i = 0; i < board->count; i++) {

@@ -57,6 +57,8 @@ static int jsonl_begin(struct view *view)
 	json_u64(&state->json, "version", 1);
 	json_u64(&state->json, "pid", run_header(run)->pid);
 	json_string(&state->json, "program", view_program(view));
+	if (run_dry(run) != NULL)
+		json_string(&state->json, "dry", run_dry(run));
 	json_u64(&state->json, "first_ns", run_wall_ns(run, replay_totals(view->first)->first_ns));
 	json_u64(&state->json, "last_ns", run_wall_ns(run, replay_totals(view->first)->last_ns));
 	return end_line(view);

@@ -3,9 +3,12 @@
 (targets/client_pta.c); the real torch_npu is in realclients/test_dryrun.py."""
 import json
 import re
+import sqlite3
+import subprocess
 
 import pytest
 
+import harness
 import rows
 from viewed import answers
 
@@ -70,6 +73,44 @@ def test_every_form_of_the_run_says_that_it_is_dry(dryrun, msmemscope):
     assert [answer["dry"] for key, answer in answers(project / "report.html", ("summary",)).items() if "dry" in answer] == ["npu:64G"]
     hidden = msmemscope("report", "--markdown", "--anonymize", project, output=False).check().stdout
     assert "| Dry run | npu:64G; no device was used." in hidden, "who hides names does not hide that"
+
+
+def test_every_row_of_its_files_says_that_it_is_dry(dryrun, msmemscope, out):
+    """A file that is copied away from report.txt still says it, also to this command."""
+    project = dryrun().check().project().path
+    found = {form: msmemscope("export", f"--format={form}", project, output=out / form).check().project() for form in ("csv", "db", "parquet")}
+    rows_of_csv = found["csv"].rows()
+    assert len(rows_of_csv) > 100 and {row.attr["dry"] for row in rows_of_csv} == {"npu:64G"}
+    [base] = found["db"].path.glob("**/*.db")
+    with sqlite3.connect(base) as db:
+        assert {json.loads(attr)["dry"] for attr, in db.execute("SELECT Attr FROM memscope_dump")} == {"npu:64G"}
+    parts = list(found["parquet"].path.glob("**/*.parquet"))
+    assert parts and all(b"msmemscope.dry" in part.read_bytes()[-4096:] for part in parts)
+    for file in (next(found["csv"].path.glob("**/memscope_dump_*.csv")), base):
+        assert json.loads(msmemscope("info", "--json", file, output=False).check().stdout)["processes"][0]["dry"] == "npu:64G"
+    lines = msmemscope("export", "--format=jsonl", project, "-o", out / "lines", output=False).check().stdout.strip()
+    with open(lines, encoding="utf-8") as file:
+        first = json.loads(file.readline())
+    assert first["dry"] == "npu:64G"
+
+
+def test_the_store_says_that_a_run_was_dry(dryrun, msmemscope, out):
+    project = dryrun().check().project().path
+    store = f"--store=sqlite:{out}/store.db"
+    msmemscope("store", "add", store, "--run=one", project, output=False).check()
+    assert ", dry run on npu:64G, " in msmemscope("fleet", "show", store, "one", output=False).check().stdout
+    shown = json.loads(msmemscope("fleet", "show", "--json", store, "one", output=False).check().stdout)
+    assert [rank["dry"] for rank in shown["ranks"]] == ["npu:64G"]
+
+
+def test_top_says_that_a_launch_is_dry(msmemscope, out):
+    words = [msmemscope.path, "dryrun", f"--output-path={out}/live", "--", "sh", "-c", "echo runs >&2; read word"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=harness.environment(msmemscope.dist)) as dry:
+        assert dry.stderr.readline() == b"runs\n"
+        assert json.loads(msmemscope("top", "--json", out / "live", output=False).check().stdout)["dry"] == "npu:64G"
+        assert ", dry run on npu:64G, " in msmemscope("top", out / "live", output=False).check().stdout
+        dry.communicate(b"\n")
 
 
 def test_dry_and_real_are_compared(dryrun, msmemscope, program, out):

@@ -135,11 +135,11 @@ def test_texts_of_programs_survive_the_store(base, store, add, fleet, out):
 def test_an_older_store_is_upgraded_and_a_newer_one_refused(traces, store, add, fleet):
     add(store, traces, "--run=a").check()
     whole = fleet(store, "show", "a")
-    for sql in ("DROP TABLE owners", "ALTER TABLE processes DROP COLUMN local_rank", "ALTER TABLE pools DROP COLUMN requested_bytes",
+    for sql in ("DROP TABLE owners", "ALTER TABLE processes DROP COLUMN local_rank", "ALTER TABLE processes DROP COLUMN dry", "ALTER TABLE pools DROP COLUMN requested_bytes",
                 "UPDATE store_version SET version = 1"):
         store.ask(sql)
     add(store, traces, "--run=b").check()
-    assert store.ask("SELECT version FROM store_version") in ([(3,)], [("3",)])
+    assert store.ask("SELECT version FROM store_version") in ([(4,)], [("4",)])
     assert store.ask("SELECT COUNT(*) FROM owners") and store.ask("SELECT local_rank FROM processes")
     assert fleet(store, "show", "a")["ranks"] == whole["ranks"]
     store.ask("UPDATE store_version SET version = 99")

@@ -17,7 +17,7 @@ HEADER = ("ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id
 ATTR_KEYS = ("allocation_id addr size used total pinned process_used device_used shadow owner inefficient_type page_type "
              "alloc_type type dtype format shape path workspace_ptr workspace_size streamId taskId free reserved "
              "max_reserved allocated max_allocated device_rate reserved_rate func req_size flag pool ptr timestamp requested stream "
-             "private_pool waiting private_reserved").split()
+             "private_pool waiting private_reserved dry").split()
 _KEYS = frozenset(ATTR_KEYS)
 _HEX = re.compile(r"0x[0-9a-f]+").fullmatch
 _POINTER = re.compile(r"0x[0-9a-f]{16}").fullmatch
