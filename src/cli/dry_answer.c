@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/dry_answer.h"
 
+#include <string.h>
+
 #include "base/json.h"
 #include "base/shown.h"
 #include "findings/say.h"
@@ -81,7 +83,7 @@ static void add_death(const struct dry_result *run, struct strbuf *out)
 
 static void add_fit(const struct dry_result *run, struct strbuf *out)
 {
-	uint64_t used = run->reserves + run->outside;
+	uint64_t used = run->orders.reserves_high + run->outside;
 
 	if (dry_ran_out(run)) {
 		strbuf_add_str(out, "does not fit");
@@ -100,10 +102,40 @@ static void add_fit(const struct dry_result *run, struct strbuf *out)
 	}
 }
 
-/* "3.1 GiB", or "2.9 GiB to 3.1 GiB" where convolutions may take less than was supposed. */
+/* What the program needs: the least and the most, with and without workspaces of convolutions, whatever addresses the driver hands out. */
+static struct dry_orders range_of(const struct dry_answer *answer)
+{
+	struct dry_orders range = answer->figures->orders;
+
+	if (answer->lean != NULL) {
+		const struct dry_orders *lean = &answer->lean->orders;
+
+		range.needs_low = min_u64(range.needs_low, lean->needs_low);
+		range.reserves_low = min_u64(range.reserves_low, lean->reserves_low);
+		if (lean->reserves_high > range.reserves_high)
+			range.reserves_high = lean->reserves_high;
+	}
+	return range;
+}
+
+/* As texts the two may be one. */
+static bool reads_as_range(uint64_t from, uint64_t to)
+{
+	struct strbuf low = {0}, high = {0};
+	bool differ;
+
+	strbuf_add_size(&low, from);
+	strbuf_add_size(&high, to);
+	differ = strcmp(strbuf_str(&low), strbuf_str(&high)) != 0;
+	strbuf_fini(&low);
+	strbuf_fini(&high);
+	return differ;
+}
+
+/* "3.1 GiB", or "2.9 GiB to 3.1 GiB". */
 static void add_range(uint64_t from, uint64_t to, struct strbuf *out)
 {
-	if (from < to) {
+	if (reads_as_range(from, to)) {
 		strbuf_add_size(out, from);
 		strbuf_add_str(out, " to ");
 	}
@@ -113,13 +145,13 @@ static void add_range(uint64_t from, uint64_t to, struct strbuf *out)
 static void add_figures(const struct dry_answer *answer, struct strbuf *out)
 {
 	const struct dry_result *run = answer->figures;
+	const struct dry_orders range = range_of(answer);
 	size_t i;
 
 	strbuf_addf(out, "Needs %s", sure(answer));
-	add_range(answer->lean == NULL ? run->needs : answer->lean->needs, run->needs, out);
+	add_range(range.needs_low, range.needs_high, out);
 	strbuf_addf(out, "; PyTorch would reserve %s", sure(answer));
-	add_range(answer->lean == NULL ? run->reserves : answer->lean->reserves, run->reserves,
-		  out);
+	add_range(range.reserves_low, range.reserves_high, out);
 	if (run->outside > 0) {
 		strbuf_addf(out, ", and %s", run->device.card != NULL ? "about " : "");
 		strbuf_add_size(out, run->outside);
@@ -259,6 +291,7 @@ static void add_failure(const struct dry_answer *answer, struct strbuf *out)
 void dry_text(const struct dry_answer *answer, struct strbuf *out)
 {
 	const struct dry_result *run = answer->figures;
+	const struct dry_orders range = range_of(answer);
 
 	add_head(answer, out);
 	add_figures(answer, out);
@@ -272,6 +305,11 @@ void dry_text(const struct dry_answer *answer, struct strbuf *out)
 		strbuf_add_str(
 			out,
 			"The lower figure is without workspaces of convolutions, which cuDNN chooses by rules that are not public.\n");
+	else if (reads_as_range(range.needs_low, range.needs_high) ||
+		 reads_as_range(range.reserves_low, range.reserves_high))
+		strbuf_add_str(
+			out,
+			"The figures depend on the addresses that the driver hands out, which differ from run to run.\n");
 	strbuf_addf(out, "%s\n", report_dry_not_counted(answer->runs[0].device.name));
 	add_values(answer, out);
 	add_missing(answer, out);
@@ -309,25 +347,30 @@ static void json_device(const struct dry_result *run, struct json *json)
 void dry_json(const struct dry_answer *answer, struct strbuf *out)
 {
 	const struct dry_result *run = answer->figures;
+	const struct dry_orders range = range_of(answer);
+	bool is_range =
+		range.needs_low < range.needs_high || range.reserves_low < range.reserves_high;
 	struct json json;
 	size_t i;
 
 	json_begin(&json, out);
 	json_object(&json, NULL);
 	json_bool(&json, "dry", true);
-	json_u64(&json, "needs_bytes", run->needs);
-	if (answer->lean != NULL) {
-		json_u64(&json, "needs_from_bytes", answer->lean->needs);
-		json_u64(&json, "reserves_from_bytes", answer->lean->reserves);
+	json_u64(&json, "needs_bytes", range.needs_high);
+	if (is_range) {
+		json_u64(&json, "needs_from_bytes", range.needs_low);
+		json_u64(&json, "reserves_from_bytes", range.reserves_low);
 	}
-	json_u64(&json, "reserves_bytes", run->reserves);
+	json_u64(&json, "reserves_bytes", range.reserves_high);
+	if (range.requested > 0)
+		json_u64(&json, "requested_bytes", range.requested);
 	json_u64(&json, "outside_pool_bytes", run->outside);
 	json_string(&json, "figures",
-		    is_unsure(answer)	   ? "unsure"
-		    : !is_whole(answer)	   ? "at least"
-		    : run->at_most	   ? "at most"
-		    : answer->lean != NULL ? "from to"
-					   : "exact");
+		    is_unsure(answer)	? "unsure"
+		    : !is_whole(answer) ? "at least"
+		    : run->at_most	? "at most"
+		    : is_range		? "from to"
+					: "exact");
 	json_u64(&json, "steps", run->steps);
 	json_f64(&json, "seconds", run->seconds, 3);
 	json_array(&json, "devices");

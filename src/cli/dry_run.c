@@ -282,13 +282,14 @@ static const struct usage *largest(const struct replay *replay, bool cuda, uint3
 	return best;
 }
 
-static void take_figures(struct dry_result *result, const struct report *report,
-			 const char *project)
+static int take_figures(struct dry_result *result, const struct report *report,
+			const struct pool_histories *histories, const char *project)
 {
 	const struct usage *pool, *usages;
 	struct digest digest = {0};
 	uint32_t devices;
 	size_t count, i;
+	int r = 0;
 
 	digest_take(&digest, report);
 	take_notes(result, report->replay);
@@ -302,6 +303,12 @@ static void take_figures(struct dry_result *result, const struct report *report,
 		result->reserves = pool->peak_reserved_bytes > pool->peak_bytes
 					   ? pool->peak_reserved_bytes
 					   : pool->peak_bytes;
+		result->orders = (struct dry_orders){.needs_low = result->needs,
+						     .needs_high = result->needs,
+						     .reserves_low = result->reserves,
+						     .reserves_high = result->reserves};
+		if (dry_is_whole(result) && !result->device.classes && !result->device.other)
+			r = dry_orders_play(histories, pool->device, &result->orders);
 		usages = replay_usages(report->replay, &count);
 		for (i = 0; i < count; i++) {
 			if (usages[i].pool == POOL_hal && usages[i].device == pool->device &&
@@ -314,11 +321,13 @@ static void take_figures(struct dry_result *result, const struct report *report,
 		result->project = strdup(project);
 	}
 	digest_fini(&digest);
+	return r;
 }
 
 static int read_trace(struct dry_result *result, const char *project, struct mscope_error *err)
 {
 	struct elf_cache elves = {0};
+	struct pool_histories histories = {0};
 	struct input input = {0};
 	struct pass pass = {0};
 	int r = input_open(&input, project, NULL, NULL, err);
@@ -326,21 +335,26 @@ static int read_trace(struct dry_result *result, const char *project, struct msc
 	if (r == 0) {
 		struct pass_setup setup = {.run = input.run,
 					   .elves = &elves,
+					   .event = pool_histories_take,
+					   .event_arg = &histories,
 					   .analysis = SESSION_LEAKS | SESSION_DECOMPOSE};
 
 		r = pass_open(&pass, &setup, err);
 		if (r == 0)
 			r = pass_all(&pass, err);
 		if (r == 0)
-			take_figures(result,
-				     &(struct report){.replay = pass.replay,
-						      .analyses = &pass.analyses,
-						      .trace_path = project},
-				     project);
+			r = pool_histories_end(&histories, pass.replay);
+		if (r == 0)
+			r = take_figures(result,
+					 &(struct report){.replay = pass.replay,
+							  .analyses = &pass.analyses,
+							  .trace_path = project},
+					 &histories, project);
 		pass_close(&pass);
 	}
 	if (r < 0 && err->code == 0)
 		(void)error_set(err, r, "cannot read %s: %s", project, mscope_status_str(r));
+	pool_histories_fini(&histories);
 	input_close(&input);
 	elf_cache_fini(&elves);
 	return r;

@@ -7,6 +7,7 @@
 #define MSCOPE_CLI_DRY_RUN_H
 
 #include "base/status.h"
+#include "cli/dry_orders.h"
 #include "options/options.h"
 
 /* More than any card has; the simulated NPU has no more. */
@@ -36,13 +37,14 @@ struct dry_site {
 
 struct dry_result {
 	struct dry_device device;
-	int status;	    /* of the program, as of waitpid() */
-	uint32_t processes; /* that used PyTorch on a device; the first has the figures */
-	uint32_t number;    /* of the device that held most */
-	uint32_t devices;   /* that were used */
-	uint64_t needs;	    /* most bytes of tensors at once */
-	uint64_t reserves;  /* most bytes that PyTorch's pool had from the driver */
-	uint64_t outside;   /* what the driver gave at most beside the pool */
+	int status;		  /* of the program, as of waitpid() */
+	uint32_t processes;	  /* that used PyTorch on a device; the first has the figures */
+	uint32_t number;	  /* of the device that held most */
+	uint32_t devices;	  /* that were used */
+	uint64_t needs;		  /* most bytes of tensors at once */
+	uint64_t reserves;	  /* most bytes that PyTorch's pool had from the driver */
+	struct dry_orders orders; /* the same with other addresses */
+	uint64_t outside;	  /* what the driver gave at most beside the pool */
 	uint64_t steps;
 	double seconds;
 	uint32_t refusals; /* requests that were refused and stayed refused */

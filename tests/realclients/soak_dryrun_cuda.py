@@ -17,6 +17,7 @@ SCRIPT = ROOT / "tests/gpu/programs/dry.py"
 RELEASES = os.environ.get("DRY_TORCH", "2.6.0 2.9.1 2.11.0").split()
 REFUSED = {"recurrent": "cudnn", "factorised": "cusolver", "transformed": "cufft", "compiled": r"torch\.compile\(\)", "other_streams": "record_stream",
            "repeated": r"repeat_interleave\(\) follows from values", "counted": r'"figures":"unsure".*"needs_with_other_values_bytes"'}
+OF_LIBRARIES = ("convolutions", "unet", "channels_last")
 PLAIN = "filelock typing_extensions sympy networkx jinja2 fsspec numpy".split()
 NAMES = re.findall(r"^@script\ndef (\w+)\(", SCRIPT.read_text(), re.M)
 
@@ -48,9 +49,11 @@ def test_each_script_is_right_or_refused(python, tmp_path, name):
         return
     assert done.returncode == 0, (answer, done.stderr[-2000:])
     said = json.loads([line for line in done.stderr.splitlines() if line.startswith('{"allocated"')][-1])
-    assert (answer["needs_bytes"], answer["reserves_bytes"]) == (said["allocated"], said["reserved"])
-    assert answer["figures"] == {"masked": "at most", "expected_values": "at most", "sparse_rows": "at most", "convolutions": "from to", "unet": "from to",
-                                 "channels_last": "from to"}.get(name, "exact")
+    assert answer.get("needs_from_bytes", answer["needs_bytes"]) <= said["allocated"] <= answer["needs_bytes"]
+    assert answer.get("reserves_from_bytes", answer["reserves_bytes"]) <= said["reserved"] <= answer["reserves_bytes"]
+    assert answer["requested_bytes"] == said["requested"]
+    ranges = ("from to",) if name in OF_LIBRARIES else ("exact", "from to")  # by the addresses that the driver hands out
+    assert answer["figures"] in (("at most",) if name in ("masked", "expected_values", "sparse_rows") else ranges)
     replayed = subprocess.run([COMMAND, "whatif", answer["devices"][0]["project"]], capture_output=True, text=True, check=True).stdout
     same, of = re.search(r"replay agrees with the record: (\d+) of (\d+) addresses", replayed).groups()
     assert same == of

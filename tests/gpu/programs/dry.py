@@ -428,4 +428,5 @@ if __name__ == "__main__":
         sys.exit()
     SCRIPTS[sys.argv[1]]()
     torch.cuda.synchronize()
-    print(json.dumps({"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(), "torch": torch.__version__}))
+    print(json.dumps({"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(), "torch": torch.__version__,
+                      "requested": torch.cuda.memory_stats()["requested_bytes.all.peak"]}))
