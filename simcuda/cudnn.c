@@ -401,23 +401,26 @@ static uint64_t conv_workspace(const struct backend *operation)
 	       (UINT64_C(1) << 19) * (filter ? 25 : 4);
 }
 
+uint64_t sim_range(uint64_t least, uint64_t most)
+{
+	const char *wanted = getenv("SIMCUDA_WORKSPACE");
+	char text[32];
+
+	if (most == 0 || (wanted != NULL && strcmp(wanted, "none") == 0))
+		return least;
+	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)most);
+	sim_tell(SIM_RANGE, text);
+	return most;
+}
+
 static uint64_t workspace(const struct backend *config)
 {
 	const struct backend *graph = child(child(config, CONFIG_ENGINE), ENGINE_GRAPH);
 	const struct backend *operation = child(graph, GRAPH_OPERATIONS);
-	const char *wanted = getenv("SIMCUDA_WORKSPACE");
-	uint64_t bytes = 0;
-	char text[32];
 
-	if (wanted != NULL && strcmp(wanted, "none") == 0)
-		return 0;
-	if (operation != NULL && operation->type >= FORWARD && operation->type <= DATA_GRADIENT)
-		bytes = conv_workspace(operation);
-	if (bytes > 0) {
-		(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
-		sim_tell(SIM_RANGE, text);
-	}
-	return bytes;
+	return operation == NULL || operation->type < FORWARD || operation->type > DATA_GRADIENT
+		       ? 0
+		       : sim_range(0, conv_workspace(operation));
 }
 
 /* ---- what is asked ---- */

@@ -62,6 +62,10 @@ SIM_API const char *cudaGetErrorString(int code);
 /* A function that fails so, for a name that is only known now. NULL when there are too many. */
 void *sim_missing_function(const char *name);
 
+/* ---- cudnn.c ---- */
+/* A workspace that a library chooses by rules that are not public: `most` and told, or `least` if the answer is to have none. */
+uint64_t sim_range(uint64_t least, uint64_t most);
+
 /* ---- memory.c ---- */
 bool sim_is_device(const void *address);
 uint64_t sim_free_bytes(void);

@@ -304,7 +304,7 @@ void dry_text(const struct dry_answer *answer, struct strbuf *out)
 	if (answer->lean != NULL)
 		strbuf_add_str(
 			out,
-			"The lower figure is without workspaces of convolutions, which cuDNN chooses by rules that are not public.\n");
+			"The lower figure has the least workspaces; cuDNN chooses them by rules that are not public.\n");
 	else if (reads_as_range(range.needs_low, range.needs_high) ||
 		 reads_as_range(range.reserves_low, range.reserves_high))
 		strbuf_add_str(
@@ -362,7 +362,7 @@ void dry_json(const struct dry_answer *answer, struct strbuf *out)
 		json_u64(&json, "reserves_from_bytes", range.reserves_low);
 	}
 	json_u64(&json, "reserves_bytes", range.reserves_high);
-	if (range.requested > 0)
+	if (range.requested > 0 && answer->lean == NULL)
 		json_u64(&json, "requested_bytes", range.requested);
 	json_u64(&json, "outside_pool_bytes", run->outside);
 	json_string(&json, "figures",

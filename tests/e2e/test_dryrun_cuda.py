@@ -6,11 +6,42 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
+import sys
 
 import pytest
 
 import rows
 
+# Measured on an H200, torch 2.11.0, cuDNN 9.19: mode, type, input, hidden, layers, directions, dropout, steps, batch; then bytes of weights, of what
+# the forward pass keeps, and of the workspace.
+NETWORKS = (
+    ("LSTM", "f32", 64, 128, 2, 1, 0.0, 20, 8, 925696, 901376, 19521856), ("GRU", "f16", 128, 650, 3, 1, 0.3, 64, 20, 13197600, 33488256, 47378176),
+    ("GRU", "f32", 128, 1024, 4, 1, 0.3, 100, 16, 89751552, 177561856, 158105984),
+    ("LSTM", "bf16", 1, 256, 3, 2, 0.3, 200, 32, 7368704, 113049856, 104743936), ("LSTM", "f32", 32, 50, 4, 2, 0.0, 1, 4, 864000, 37056, 68063776),
+    ("RNN", "f32", 1024, 256, 2, 2, 0.0, 200, 32, 4202496, 39321856, 307364352), ("RNN", "f16", 100, 64, 2, 1, 0.0, 50, 16, 37888, 307456, 18650752),
+    ("RNN", "bf16", 300, 128, 1, 2, 0.0, 2, 8, 220160, 8448, 17107520), ("GRU", "f32", 16, 1, 2, 2, 0.3, 200, 32, 576, 669056, 36579808))
+MEASURE_NETWORK = """
+import ctypes, json, os, sys
+cuda = ctypes.CDLL(os.environ["SIMCUDA"])
+mode, kind, width, hidden, layers, directions, rate, steps, batch = json.loads(sys.argv[1])[:9]
+rnn, data, dropout, size, kept = (ctypes.c_void_p() for _ in range(5))
+cuda.cudnnCreateDropoutDescriptor(ctypes.byref(dropout))
+cuda.cudnnSetDropoutDescriptor(dropout, None, ctypes.c_float(rate), None, ctypes.c_size_t(0), ctypes.c_ulonglong(0))
+cuda.cudnnCreateRNNDescriptor(ctypes.byref(rnn))
+assert cuda.cudnnSetRNNDescriptor_v8(rnn, 0, {"RNN": 1, "LSTM": 2, "GRU": 3}[mode], 2, directions - 1, 0, {"f32": 0, "f16": 2, "bf16": 9}[kind], 0, 0,
+                                     width, hidden, hidden, layers, dropout, 0) == 0
+cuda.cudnnCreateRNNDataDescriptor(ctypes.byref(data))
+cuda.cudnnSetRNNDataDescriptor(data, 0, 0, steps, batch, width, None, None)
+found = []
+cuda.cudnnGetRNNWeightSpaceSize(None, rnn, ctypes.byref(size))
+found.append(size.value)
+for wanted in ("none", "most"):
+    ctypes.CDLL(None).setenv(b"SIMCUDA_WORKSPACE", wanted.encode(), 1)
+    assert cuda.cudnnGetRNNTempSpaceSizes(None, rnn, 1, data, ctypes.byref(size), ctypes.byref(kept)) == 0
+    found += [kept.value, size.value]
+print(json.dumps(found))
+"""
 NOT_COUNTED = "Buffers of NCCL and what kernels of Triton take are not counted."
 TORCH = """
 import ctypes, os
@@ -98,6 +129,16 @@ def test_a_loop_for_a_value_ends(dryrun):
     run = dryrun("a = torch.take(MIB)\ntorch.lib.client_launch()\nwhile torch.lib.client_read(a) == 0:\n    pass\n")
     assert run.returncode == 1 and "Needs at least 1.0 MiB" in run.stdout
     assert "The dry run ended at script.py:5 torch.lib.client_read(a): it read a value that was not computed 10,000 times" in run.stdout
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: f"{network[0]}-{network[1]}-{network[2]}")
+def test_recurrent_networks_take_what_a_card_took(msmemscope, network):
+    """Weights and what is kept to the byte, the workspace inside its range."""
+    environment = {**os.environ, "SIMCUDA": str(msmemscope.dist / "simcuda/lib64/libsimcuda.so"), "SIMCUDA_DEVICE": "h200"}
+    found = json.loads(subprocess.run([sys.executable, "-c", MEASURE_NETWORK, json.dumps(network)], env=environment, capture_output=True, text=True,
+                                      check=True).stdout)
+    weights, kept, workspace = network[9:]
+    assert found[0] == weights and found[1] == found[3] == kept and found[2] <= workspace <= found[4]
 
 
 @pytest.mark.parametrize("name, code", [("missing", 801), ("missing_nccl", 3)])
