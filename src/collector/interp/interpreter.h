@@ -34,6 +34,8 @@ struct interp_layout {
 	uint16_t object_type;
 	/* Code. */
 	uint16_t code_first_line;
+	/* From 3.12: a number that no other code object of the interpreter has or had. 0: there is none. */
+	uint16_t code_version;
 	uint16_t code_file;
 	uint16_t code_name;
 	uint16_t code_table;
@@ -57,6 +59,15 @@ enum interp_state {
 	INTERP_REFUSED = 3, /* its layout is not what we know */
 };
 
+/* Which walk knows the layout's offsets. */
+enum interp_walk {
+	WALK_ANY,
+	WALK_3_10,
+	WALK_3_11,
+	WALK_3_12,
+	WALK_3_13,
+};
+
 struct interp {
 	/* enum interp_state; the release store of READY publishes the rest. */
 	_Atomic uint32_t state;
@@ -66,6 +77,7 @@ struct interp {
 	const void *text_type;
 	const void *bytes_type;
 	struct interp_layout at;
+	enum interp_walk walk;
 	/* Directory of our own package with a trailing slash, "" when it is not imported. Stacks leave its functions out. */
 	char own[INTERP_PATH_MAX];
 	_Atomic uint32_t own_bytes;
@@ -93,11 +105,14 @@ bool interp_find_slow(void);
 bool interp_verify_slow(const void *thread_state);
 
 /*
- * This thread's Python frames, innermost first, which are also added to the hash. About `depth` of them, and at most
- * INTERP_OWN_FRAMES more when frames of our own package may be among them: `out` has room for both. 0 on a thread that Python does
- * not know, and where the interpreter was refused just now, which a note says.
+ * This thread's Python frames, innermost first. About `depth` of them, and at most INTERP_OWN_FRAMES more when frames of our own package
+ * may be among them: `out` has room for both. 0 on a thread that Python does not know, and where the interpreter was refused just
+ * now, which a note says.
  */
-uint32_t interp_frames(struct interp_frame *out, uint32_t depth, uint64_t *hash);
+uint32_t interp_frames(struct interp_frame *out, uint32_t depth);
+
+/* The same frames, added to the hash; returns how many there are. What an event whose stack is known has to do. */
+uint32_t interp_hash_frames(uint32_t depth, uint64_t *hash);
 
 /*
  * A text of the interpreter as UTF-8, at most `room` bytes and no character in parts. Characters that UTF-8 does not have (halves
@@ -136,39 +151,48 @@ MSCOPE_INLINE uint32_t interp_text_state(const void *text)
 /*
  * A fingerprint of a code object, which differs from that of any other object that may get the same address later: the addresses of
  * its parts, and their first and last bytes. (A program that compiles text in a loop gets new objects at the old addresses.) A sum
- * with odd factors, to be hashed by the caller.
+ * of products of two, of which the one from an address is odd: no change of the other is lost. To be hashed by the caller.
  */
-MSCOPE_INLINE uint64_t interp_code_print(const void *code)
+MSCOPE_INLINE uint64_t interp_code_contents(const struct interp_layout *at, const void *code)
 {
-	const struct interp_layout *at = &interp.at;
 	const void *file = interp_pointer(code, at->code_file);
 	const void *table = interp_pointer(code, at->code_table);
 	uint64_t length = interp_u64(file, at->text_length);
 	uint64_t size = interp_u64(table, at->bytes_size);
-	uint64_t print = (uint64_t)(uintptr_t)code * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t first = 0, last = 0, file_end = 0;
+	uint64_t sizes = (uint64_t)(uint32_t)interp_i32(code, at->code_first_line) << 44;
 
-	print += (uint64_t)(uintptr_t)file * UINT64_C(0xd6e8feb86659fd93);
-	print += (uint64_t)(uintptr_t)table * UINT64_C(0xc2b2ae3d27d4eb4f);
-	print += (uint64_t)(uintptr_t)interp_pointer(code, at->code_name) *
-		 UINT64_C(0x165667b19e3779f9);
-	print += (uint64_t)(uint32_t)interp_i32(code, at->code_first_line) *
-		 UINT64_C(0xff51afd7ed558ccd);
-	print += length * UINT64_C(0xc4ceb9fe1a85ec53);
+	sizes += (size << 24) + length;
 	/* Of a text with a longer head or wider characters these are other bytes, but still its own. */
-	if (MSCOPE_LIKELY(length >= 8 && interp_text_state(file) & INTERP_TEXT_COMPACT))
-		print += interp_u64(file, at->text_ascii + (uint32_t)length - 8) *
-			 UINT64_C(0x87c37b91114253d5);
-	print += size * UINT64_C(0x4cf5ad432745937f);
+	if (MSCOPE_LIKELY(length >= 8 &&
+			  (uint32_t)interp_i32(file, at->text_state) >> at->text_shift &
+				  INTERP_TEXT_COMPACT))
+		file_end = interp_u64((const char *)file + (uint32_t)length, at->text_ascii - 8u);
 	if (MSCOPE_LIKELY(size >= 8)) {
-		print += interp_u64(table, at->bytes_data) * UINT64_C(0x52dce729da3ed5f7);
-		print += interp_u64((const char *)table + size, at->bytes_data - 8u) *
-			 UINT64_C(0x38495ab5bd1e995b);
+		first = interp_u64(table, at->bytes_data);
+		last = interp_u64((const char *)table + size, at->bytes_data - 8u);
 	} else {
 		for (; size > 0; size--)
-			print = print * 31 +
-				((const uint8_t *)table)[at->bytes_data + (uint32_t)size - 1];
+			last = last << 8 |
+			       ((const uint8_t *)table)[at->bytes_data + (uint32_t)size - 1];
 	}
-	return print;
+	return ((uintptr_t)code + 0x5bd1e995u) * (first + 0x2545f491u) +
+	       ((uintptr_t)table + 0x7ed558cdu) * (last + 0x4f6cdd1du) +
+	       ((uintptr_t)file + 0x68e31da5u) * (file_end + 0x1b873593u) +
+	       ((uintptr_t)interp_pointer(code, at->code_name) + 0x27d4eb2fu) *
+		       (sizes + 0x165667b1u);
+}
+
+/* The same; from 3.12 on from one cache line. A version of 0: the interpreter has run out of them. */
+MSCOPE_INLINE uint64_t interp_code_print(const struct interp_layout *at, const void *code)
+{
+	uint64_t version = at->code_version == 0 ? 0 : (uint32_t)interp_i32(code, at->code_version);
+
+	if (version == 0)
+		return interp_code_contents(at, code);
+	version |= (uint64_t)(uint32_t)interp_i32(code, at->code_first_line) << 32;
+	return ((uintptr_t)code + 0x5bd1e995u) * UINT64_C(0xd6e8feb86659fd93) +
+	       version * UINT64_C(0xc2b2ae3d27d4eb4f);
 }
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collector/interp/interpreter.h"
+#include "collector/interp/layouts.h"
 #include "collector/loader/lookup.h"
 #include "collector/loader/walk.h"
 #include "collector/lock.h"
@@ -19,79 +19,6 @@
 struct interp interp;
 
 #define NEWEST_MINOR 14
-
-static const struct interp_layout layout_3_9 = {
-	.minor = 9,
-	.thread_frame = 24,
-	.frame_previous = 24,
-	.frame_code = 32,
-	.frame_instruction = 104,
-	.object_type = 8,
-	.code_first_line = 40,
-	.code_file = 104,
-	.code_name = 112,
-	.code_table = 120,
-	.code_start = 48,
-	.text_length = 16,
-	.text_state = 32,
-	.text_ascii = 48,
-	.text_compact = 72,
-	.text_shift = 2,
-	.bytes_size = 16,
-	.bytes_data = 32,
-};
-
-static const struct interp_layout layout_3_11 = {
-	.minor = 11,
-	.thread_frame = 56,
-	.frame_indirect = true,
-	.indirect_frame = 8,
-	.frame_previous = 48,
-	.frame_code = 32,
-	.frame_instruction = 56,
-	.frame_owner = 69,
-	.owner_shim = 3,
-	.object_type = 8,
-	.code_first_line = 72,
-	.code_file = 112,
-	.code_name = 128,
-	.code_table = 136,
-	.code_traceable = 168,
-	.code_start = 184,
-	.text_length = 16,
-	.text_state = 32,
-	.text_ascii = 48,
-	.text_compact = 72,
-	.text_shift = 2,
-	.bytes_size = 16,
-	.bytes_data = 32,
-};
-
-static const struct interp_layout layout_3_12 = {
-	.minor = 12,
-	.thread_frame = 56,
-	.frame_indirect = true,
-	.indirect_frame = 0,
-	.frame_previous = 8,
-	.frame_code = 0,
-	.frame_instruction = 56,
-	.frame_owner = 70,
-	.owner_shim = 3,
-	.object_type = 8,
-	.code_first_line = 68,
-	.code_file = 112,
-	.code_name = 128,
-	.code_table = 136,
-	.code_traceable = 176,
-	.code_start = 192,
-	.text_length = 16,
-	.text_state = 32,
-	.text_ascii = 40,
-	.text_compact = 56,
-	.text_shift = 2,
-	.bytes_size = 16,
-	.bytes_data = 32,
-};
 
 static bool is_a(const void *object, const void *type)
 {
@@ -136,6 +63,8 @@ static bool layout_from_runtime(const void *runtime, uint32_t minor, struct inte
 		.code_tag = minor > 13 ? 3 : 0,
 		.object_type = (uint16_t)w[g->object + 1],
 		.code_first_line = (uint16_t)w[g->code + 5],
+		/* Not in the table: six numbers of 32 bits behind the first line. */
+		.code_version = (uint16_t)(w[g->code + 5] + 24),
 		.code_file = (uint16_t)w[g->code + 1],
 		.code_name = (uint16_t)w[g->code + 3],
 		.code_table = (uint16_t)w[g->code + 4],
@@ -174,26 +103,48 @@ static uint32_t version(void)
 		       : 0;
 }
 
+/* Whether a walk that was compiled for `known` reads the same. */
+static bool is_laid_out_as(const struct interp_layout *at, const struct interp_layout *known)
+{
+	return at->frame_previous == known->frame_previous && at->frame_code == known->frame_code &&
+	       at->frame_instruction == known->frame_instruction &&
+	       at->frame_owner == known->frame_owner && at->owner_shim == known->owner_shim &&
+	       at->code_tag == known->code_tag && at->object_type == known->object_type &&
+	       at->code_first_line == known->code_first_line &&
+	       at->code_version == known->code_version && at->code_file == known->code_file &&
+	       at->code_name == known->code_name && at->code_table == known->code_table &&
+	       at->code_traceable == known->code_traceable && at->code_start == known->code_start &&
+	       at->text_length == known->text_length && at->text_state == known->text_state &&
+	       at->text_ascii == known->text_ascii && at->text_shift == known->text_shift &&
+	       at->bytes_size == known->bytes_size && at->bytes_data == known->bytes_data;
+}
+
 static bool layout_choose(uint32_t minor, struct interp_layout *out)
 {
+	interp.walk = WALK_ANY;
 	switch (minor) {
 	case 9:
 		*out = layout_3_9;
 		return true;
 	case 10:
-		*out = layout_3_9;
-		out->minor = 10;
-		out->frame_instruction = 96;
+		*out = layout_3_10;
+		interp.walk = WALK_3_10;
 		return true;
 	case 11:
 		*out = layout_3_11;
+		interp.walk = WALK_3_11;
 		return true;
 	case 12:
 		*out = layout_3_12;
+		interp.walk = WALK_3_12;
 		return true;
 	case 13:
 	case NEWEST_MINOR:
-		return layout_from_runtime(lookup_symbol("_PyRuntime"), minor, out);
+		if (!layout_from_runtime(lookup_symbol("_PyRuntime"), minor, out))
+			return false;
+		if (minor == 13 && is_laid_out_as(out, &layout_3_13))
+			interp.walk = WALK_3_13;
+		return true;
 	default:
 		return false;
 	}
@@ -312,11 +263,30 @@ static bool instruction_holds(const void *frame, const void *code)
 	return offset % 2 == 0 && offset <= bytes + 2;
 }
 
+/* Whether each code object has a version of its own. */
+static bool versions_hold(const void *const *codes, int count)
+{
+	int i, k;
+
+	for (i = 0; i < count; i++) {
+		uint32_t version = (uint32_t)interp_i32(codes[i], interp.at.code_version);
+
+		if (version == 0)
+			return false;
+		for (k = 0; k < i; k++) {
+			if (codes[k] != codes[i] &&
+			    (uint32_t)interp_i32(codes[k], interp.at.code_version) == version)
+				return false;
+		}
+	}
+	return true;
+}
+
 /* Frames from the inside out, some of them. The innermost must be there and one of them must be a function. */
 static bool frames_hold(const void *thread_state)
 {
 	const struct interp_layout *at = &interp.at;
-	const void *frame;
+	const void *frame, *codes[64];
 	int i, functions = 0;
 
 	if (!memory_readable(thread_state, at->thread_frame + 8u))
@@ -338,9 +308,13 @@ static bool frames_hold(const void *thread_state)
 					      ~at->code_tag);
 			if (!code_holds(code) || !instruction_holds(frame, code))
 				return false;
-			functions++;
+			codes[functions++] = code;
 		}
 		frame = interp_pointer(frame, at->frame_previous);
+	}
+	if (at->code_version != 0 && !versions_hold(codes, functions)) {
+		interp.walk = WALK_ANY;
+		interp.at.code_version = 0;
 	}
 	return functions > 0;
 }

@@ -321,7 +321,7 @@ again:
 		hash = walk_c(w, caller, c_depth, deep, &found);
 	}
 	if (python_depth != 0)
-		found.python_frames = interp_frames(w->python_frames, python_depth, &hash);
+		found.python_frames = interp_hash_frames(python_depth, &hash);
 	/* The interpreter may have been refused just now. */
 	if (found.python_frames == 0 && python_depth != 0 &&
 	    atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0)

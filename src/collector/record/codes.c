@@ -243,7 +243,7 @@ static const struct code_slot *code_slot(struct writer *w, const void *code)
 		return NULL;
 	if (MSCOPE_UNLIKELY(w->codes == NULL) && !codes_map(w))
 		return NULL;
-	print = interp_code_print(code);
+	print = interp_code_print(&interp.at, code);
 	print = (print ^ print >> 32) * UINT64_C(0x9e3779b97f4a7c15) | 1;
 	set = &w->codes->slots[print >> 40 & (CODE_SLOTS - SET_SLOTS)];
 	for (i = 0; i < SET_SLOTS; i++) {
@@ -340,15 +340,14 @@ uint32_t writer_code_frames(struct writer *w, uint32_t count, uint32_t walked, u
 	uint32_t seen = atomic_load_explicit(&interp.own_seen, memory_order_relaxed);
 	uint32_t room = WRITER_FRAMES_MAX, used, found;
 	bool site = depth < walked, more;
-	uint64_t hash = 0;
 
 	/* One frame beyond those says whether the stack goes on. */
-	found = interp_frames(w->python_frames, walked < room ? walked + 1 : room, &hash);
+	found = interp_frames(w->python_frames, walked < room ? walked + 1 : room);
 	more = found > count;
 	used = make_words(w, count, depth, site, cut, out);
 	/* The first frame of our own package took the place of another one: capture again, with more frames. */
 	if (seen == 0 && atomic_load_explicit(&interp.own_seen, memory_order_relaxed) != 0) {
-		count = interp_frames(w->python_frames, walked, &hash);
+		count = interp_frames(w->python_frames, walked);
 		more = false;
 		used = make_words(w, count, depth, site, cut, out);
 	}
