@@ -48,12 +48,21 @@ def _lines():
             yield path, number, line.split("#", 1)[0]
 
 
-def filled_at(name):
-    """"train.py:18" of "trainer.losses" or "seen['Conv2d']"; "" if no line fills it, or several do."""
+def filled(name):
+    """("train.py:18", "loss") of "trainer.losses" or "seen['Conv2d']": the line that fills it, and the variable that is put in, "" if it
+    is none. Two empty texts if no line fills it, or several do."""
     words = re.findall(r"[^\W\d]\w*", re.sub(r"\[[^\]]*\]", "", name))
     if not words:
-        return ""
+        return "", ""
     pattern = re.compile(rf"\b{words[-1]}\b(\[[^\]]*\])*\s*(\.({_CALLS})\s*\(|\+=|\[[^\]]*\]\s*=(?!=))|"
                          rf"heappush\(\s*([\w.]+\.)?{words[-1]}\b")
-    found = {(path, number) for path, number, line in _lines() if words[-1] in line and pattern.search(line)}
-    return "".join(f"{os.path.basename(path)}:{number}" for path, number in found) if len(found) == 1 else ""
+    found = {}
+    for path, number, line in _lines():
+        match = pattern.search(line) if words[-1] in line else None
+        if match is not None:
+            found[path, number] = line[match.end():]
+    if len(found) != 1:
+        return "", ""
+    [((path, number), rest)] = found.items()
+    value = re.fullmatch(r"\s*([^\W\d][\w.]*)\s*\)?\s*", rest)
+    return f"{os.path.basename(path)}:{number}", value.group(1) if value is not None else ""

@@ -11,16 +11,18 @@ descriptors of the interpreter's own types, keys are shown only if they are plai
 are left out of it. The collector does the long walks (src/collector/python/referrers.c).
 """
 import collections
+import contextvars
 import functools
 import gc
 import os
 import sys
 import time
 import types
+from _thread import _local as _LOCAL
 from importlib.machinery import SourceFileLoader
 from typing import NamedTuple
 
-from ._filled import filled_at, forget
+from ._filled import filled, forget
 from ._native import collector, ctypes
 
 SECONDS = 1.0  # of CPU time that a scan may take, but for the walk over all objects that is in progress
@@ -42,6 +44,8 @@ _CELL = types.CellType if hasattr(types, "CellType") else type((lambda x: lambda
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _FRAMES_OF = {kind: kind.__dict__[name] for kind, name in zip(_GENERATORS, ("gi_frame", "cr_frame", "ag_frame"))}
 _PLAIN = (str, int, float, bool, bytes, type(None))
+_QUEUES = {"queue": ".queue", "asyncio.queues": "._queue", "multiprocessing.queues": "._buffer"}  # module: where its classes have their items
+_OF_MODULES = ("._modules", "._parameters", "._buffers")  # of torch.nn.Module
 # What the interpreter keeps of an error that nobody caught: it came after what kept the tensors.
 _LAST = ("last_value", "last_traceback", "last_exc")
 
@@ -158,6 +162,7 @@ class _Scan:
         self.nodes = []
         self.ordinals = {}  # id -> ordinal
         self.down = []  # ordinals that a node refers to
+        self.up = []  # ordinals of nodes that refer to a node
         self.masks = []  # which targets a node leads to, a bit each
         self.tensors = []
         self.found = []  # what a walk has found
@@ -183,7 +188,7 @@ class _Scan:
 
     def end(self):
         """Lets go of everything: the objects that were met have this scan among them."""
-        for held in (self.nodes, self.tensors, self.found, self.down):
+        for held in (self.nodes, self.tensors, self.found, self.down, self.up):
             del held[:]
         self.objects = None
 
@@ -296,9 +301,22 @@ class _Scan:
             ordinal = self.ordinals[id(value)] = len(self.nodes)
             self.nodes.append(value)
             self.down.append([])
+            self.up.append([])
             self.masks.append(0)
-        self.masks[ordinal] |= mask
+        if mask & ~self.masks[ordinal]:
+            self.masks[ordinal] |= mask
+            self._spread(ordinal)
         return ordinal
+
+    def _spread(self, ordinal):
+        """What a node leads to, all nodes that are known to refer to it lead to."""
+        todo = [ordinal]
+        while todo:
+            child = todo.pop()
+            for parent in self.up[child]:
+                if self.masks[child] & ~self.masks[parent]:
+                    self.masks[parent] |= self.masks[child]
+                    todo.append(parent)
 
     def roots_of(self, ordinal, child):
         """The root that a node is, for what it refers to; None: what refers to it is to be found."""
@@ -327,11 +345,21 @@ class _Scan:
             for name, _index in self.slots(frame, [id(self.nodes[child])]) if frame is not None else ():
                 return _Root("local", name, f"local of {_code_words(frame.f_code)}", child, -1)  # nearer than the generator
             return None
+        if kind is contextvars.Context:
+            return self.variable_of(node, child)
         if _has_base(kind, type):
             module = _dict_of_type(node).get("__module__")
             names = _dict_of_module(sys.modules[module]) if type(module) is str and module in sys.modules else {}
             file = _module_file(names) or str(module)
             return _Root("class", _name_of_type(node), f"class attribute of {_name_of_type(node)} in {file}", child, 2)
+        return None
+
+    def variable_of(self, context, child):
+        """The context variable by which a context leads to `child`, a node of the tree of its values."""
+        for variable, value in contextvars.Context.items(context):
+            ordinal = self.ordinals.get(id(value))
+            if ordinal is not None and self.masks[ordinal] & self.masks[child]:
+                return _Root("context", contextvars.ContextVar.name.__get__(variable), "context variable", ordinal, 0)
         return None
 
     def function_root(self, node, child):
@@ -382,15 +410,14 @@ class _Scan:
                 ordinal = self.add(value, self.masks[child])
                 if child not in self.down[ordinal]:
                     self.down[ordinal].append(child)
+                    self.up[child].append(ordinal)
                     upper.append((ordinal, child))
             following = {}
             for ordinal, child in upper:
                 root = self.roots_of(ordinal, child)
                 if root:
                     level_roots.append(root)
-                # Of many functions or generators, each with one tensor, the list of them is the answer.
-                many = type(self.nodes[ordinal]) is types.FunctionType or type(self.nodes[ordinal]) in _GENERATORS
-                if (root is None or (root and many)) and ordinal >= known:
+                if (root is None or (root and self.of_many(ordinal))) and ordinal >= known:
                     following[ordinal] = None
             roots.append(level_roots)
             left = 0
@@ -402,6 +429,11 @@ class _Scan:
                 break
             frontier = [o for o in following if self.masks[o] & left]
         return roots, whole and all_arrays and not frontier and not self.out_of_time
+
+    def of_many(self, ordinal):
+        """Of many functions, generators, contexts or classes, each with one tensor, what holds them all is the answer."""
+        kind = type(self.nodes[ordinal])
+        return kind is types.FunctionType or kind in _GENERATORS or kind is contextvars.Context or _has_base(kind, type)
 
     def arrays_of(self, frontier, above, roots):
         """Arrays over tensors of the CPU that nothing else was found to refer to, as pairs of what refers and what it refers to."""
@@ -443,12 +475,14 @@ class _Scan:
         return path, shared
 
     def piece(self, parent, child, attribute):
-        """How a program would write the step from an object to another, and whether the next step is an attribute."""
+        """How a program would write the step from an object to another, and whether the next step is an attribute; None: the one after it."""
         value, below = self.nodes[parent], self.nodes[child]
         kind = type(value)
         try:
             if _has_base(kind, dict):
                 key = _key(value, below)
+                if attribute is None:
+                    return "", True
                 if key is not None:
                     return (f".{key[1:-1]}" if attribute and key else f"[{key or '...'}]"), False
             for base in (list, tuple, collections.deque):
@@ -459,6 +493,8 @@ class _Scan:
             if kind is types.FrameType:
                 for name, _index in self.slots(value, [id(below)]):
                     return f".{name}", False
+            if _has_base(kind, _LOCAL):  # it has the attributes of each thread in a dict of their own
+                return "", None
             if kind in (_CELL, types.MethodType, types.TracebackType) or kind in _GENERATORS:
                 return "", False
             if below is _instance_dict(value):
@@ -484,14 +520,33 @@ class _Scan:
                 return base.__len__(value)
         return _LRU.cache_info(value).currsize if type(value) is _LRU else 0
 
-    def owner_of_dict(self, path, shared):
-        """Where what keeps is the dict of an object, the object."""
+    def owner(self, path, pieces, shared):
+        """What a program calls the keeper, and how many parts of the path its name has: for the dict of an object the object, for the
+        deque of a queue the queue, for a dict of parameters the module."""
+        module = getattr(sys.modules.get("torch.nn.modules.module"), "Module", None)
+        for at in range(shared - 1):
+            if module is not None and _has_base(type(self.nodes[path[at]]), module) and any(p in _OF_MODULES for p in pieces[at:at + 2]):
+                return self.nodes[path[at]], at
         holder = self.nodes[path[shared - 1]]
+        for at in range(max(0, shared - 3), shared - 1):
+            above = self.nodes[path[at]]
+            if "".join(pieces[at:shared - 1]) in {_QUEUES.get(_dict_of_type(kind).get("__module__"), "-") for kind in _mro_of_type(type(above))}:
+                return above, at
         if type(holder) is dict and shared >= 2:
             above = self.nodes[path[shared - 2]]
             if type(above) is not dict and _instance_dict(above) is holder:
-                return above
-        return holder
+                return above, shared - 1
+        return holder, shared - 1
+
+    def several_globals(self, roots, group):
+        """{name: root} of the module whose globals lead to most of a group one by one, and how many they lead to."""
+        modules = {}
+        for root in (root for level in roots for root in level if root.kind == "global" and self.masks[root.child] & group):
+            modules.setdefault(root.words, {})[root.name] = root
+        counts = {words: _count(functools.reduce(int.__or__, (self.masks[r.child] & group for r in found.values())))
+                  for words, found in modules.items()}
+        words = max(counts, key=lambda words: counts[words], default=None)
+        return modules.get(words, {}), counts.get(words, 0)
 
     def special(self, path, pieces):
         """A kind that a path is of because of what it passes, or ""."""
@@ -511,32 +566,49 @@ def _count(mask):
     return bin(mask).count("1")
 
 
-def _cure(kind, what, grad, scalar=False, in_graph=False):
-    if kind == "lru_cache":
-        return "give lru_cache a smaller maxsize, or call its cache_clear()"
-    if kind == "hook":
-        return "remove the hook (handle.remove()) or let it keep detached tensors of the latest step only"
-    if kind == "exception":
-        return "do not keep the exception, or set its __traceback__ to None"
-    if kind == "optimizer":
-        return "make a new optimizer when parameters are replaced, or delete their entries from its state"
-    if kind == "graph":
-        return "detach() what is carried into the next step, so that the graph of earlier steps can go"
-    if kind == "cycle":
-        return "break the cycle (a weak reference), or call gc.collect()"
-    if kind == "cpp":
-        return ""
+_CURES = {
+    "lru_cache": "give lru_cache a smaller maxsize, or call its cache_clear()",
+    "hook": "remove the hook (handle.remove()) or let it keep detached tensors of the latest step only",
+    "exception": "do not keep the exception, or set its __traceback__ to None",
+    "optimizer": "make a new optimizer when parameters are replaced, or delete their entries from its state",
+    "graph": "detach() what is carried into the next step, so that the graph of earlier steps can go",
+    "cycle": "break the cycle (a weak reference), or call gc.collect()",
+    "finalize": "pass it no tensor, or let the object that it watches be freed",
+    "cpp": "",
+}
+
+
+def _cure(kind, what, grad, scalar=False, in_graph=False, value=""):
+    """`value`: the variable that is put into the container, "" if it is not known."""
+    if kind in _CURES:
+        return _CURES[kind]
+    if what == "queue":
+        return "give the queue a maxsize, or take its items sooner"
     container = what in ("list", "dict", "deque", "set", "tuple", "OrderedDict", "defaultdict")
     word = what if container else "object"
+    does = "append" if what in ("list", "deque") else "keep"
     if grad and scalar:
-        return f"append loss.item() or loss.detach(), or clear the {word}" if what in ("list", "deque") else \
-            f"keep .item() or .detach() of it, or clear the {word}"
+        forms = f"{value}.item() or {value}.detach()" if value else ".item() or .detach() of each"
+        return f"{does} {forms}, or clear the {word}"
     if grad and in_graph:
-        return f"append .detach() of each, or clear the {word}" if what in ("list", "deque") else f"keep .detach() of it, or clear the {word}"
+        return f"{does} {f'{value}.detach()' if value else '.detach() of each'}, or clear the {word}"
     if grad:
         clear = f"remove items from the {word}" if container else "delete it"
         return f"{clear} when no longer needed; .detach() frees the graph alone, not the tensor"
     return f"remove items from the {word} when they are no longer needed" if container else "delete it when it is no longer needed"
+
+
+def _newest(addresses, held):
+    return addresses.get(max((bit for bit in addresses if bit & held), default=0), 0)
+
+
+def _is_queue(value):
+    return any(_dict_of_type(kind).get("__module__") in _QUEUES for kind in _mro_of_type(type(value)))
+
+
+def _is_module(value):
+    module = getattr(sys.modules.get("torch.nn.modules.module"), "Module", None)
+    return module is not None and _has_base(type(value), module)
 
 
 class _Site(NamedTuple):
@@ -596,36 +668,58 @@ class Scanner:
         """`in_graph`: the blocks are what graphs of the tensors that are looked for have saved."""
         scan = self.scan
         root, most = scan.best(roots, group)
+        several, count = scan.several_globals(roots, group)
+        if count >= max(2 * most, 2) and 2 * count >= _count(group):
+            return self._globals(several, group, addresses, len(site.addresses))
         if root is None or most < max(1, _count(group) / 3):
             return None
         path, shared = scan.walk(root.child, group)
         pieces = scan.pieces(path, root.kind == "class")
-        holder = scan.owner_of_dict(path, shared)
+        holder, named = scan.owner(path, pieces, shared)
+        held = group & scan.masks[root.child]
+        answer = Answer(_newest(addresses, held), root.kind, _type_name(holder), root.name + "".join(pieces[:named]), root.words, 0, _count(held),
+                        len(site.addresses), "", root.name + "".join(pieces) or root.words, "")
+        if root.words.startswith("class attribute of finalize in weakref") and answer.name == "finalize._registry":
+            return answer._replace(what="", name="", root="arguments of weakref.finalize()", cure=_cure("finalize", "", False))
+        return self._described(answer, root, path, pieces, shared, holder, in_graph)
+
+    def _described(self, answer, root, path, pieces, shared, holder, in_graph):
+        scan = self.scan
         target = scan.nodes[path[-1]]
         is_tensor = _has_base(type(target), scan.base)
         node = scan.grad_fn(target) if is_tensor else None
-        name = root.name + "".join(pieces[:shared - 1])
-        kind = scan.special(path, pieces) or root.kind
-        if root.kind in ("closure", "default"):
-            hook = self._hook(path[0], root)
-            kind = "hook" if hook else kind
-        what = "tensor" if holder is target else _type_name(holder)
+        kind, what, name = scan.special(path, pieces) or root.kind, answer.what, answer.name
+        if root.kind in ("closure", "default") and self._hook(path[0], root):
+            kind = "hook"
+        if holder is target:
+            what = "tensor"
         if root.kind == "lru_cache":
             what, name = "cache", ""
-        held = group & scan.masks[root.child]
-        newest = max((bit for bit in addresses if bit & held), default=0)
         between = [_type_name(scan.nodes[o]) for o in path[shared:-1]
                    if type(scan.nodes[o]) not in (_CELL, types.TracebackType) and not type(scan.nodes[o]) is dict]
         holds = ""
         if node is not None:
             holds = f"grad_fn -> {_type_name(node)}"
-        if between and holder is not target:
+        inside = scan.nodes[path[shared - 1]]  # of a queue, the deque
+        items = 0 if _is_module(holder) else scan.length(inside)
+        if between and inside is not target and (items or not _is_module(holder)):
             holds = " -> ".join(between[:3]) + (f" -> {holds}" if holds else " -> tensor")
-        items = scan.length(scan.nodes[path[shared - 1]])
-        cure = _cure(kind, what, node is not None, is_tensor and type(target) is scan.torch.Tensor and scan.base.numel(target) == 1, in_graph)
-        filled = filled_at(name) if items and cure and root.kind in ("global", "local", "class") else ""
-        return Answer(addresses.get(newest, 0), kind, what, name, self._root_words(root, name), items, _count(held), len(site.addresses), holds,
-                      root.name + "".join(pieces) or root.words, f"{cure}; filled at {filled}" if filled else cure)
+        line, value = filled(name) if items and root.kind in ("global", "local", "class") else ("", "")
+        scalar = is_tensor and type(target) is scan.torch.Tensor and scan.base.numel(target) == 1
+        cure = _cure(kind, "queue" if items and holder is not inside and type(holder) is not _LRU and _is_queue(holder) else what,
+                     node is not None, scalar, in_graph, value if inside is not target and not between else "")
+        return answer._replace(kind=kind, what=what, name=name, root=self._root_words(root, name), items=items, holds=holds,
+                               cure=f"{cure}; filled at {line}" if line and cure else cure)
+
+    def _globals(self, several, group, addresses, looked):
+        """Of tensors that a module has as globals, one by one."""
+        scan = self.scan
+        found = sorted(several.values(), key=lambda root: scan.masks[root.child] & group)
+        held = functools.reduce(int.__or__, (scan.masks[root.child] & group for root in found))
+        names = ", ".join(root.name for root in found[:3]) + (" ..." if len(found) > 3 else "")
+        module = found[0].words[len("global of "):]
+        return Answer(_newest(addresses, held), "global", "module", module.partition(".py")[0], f"its globals {names}", 0, _count(held), looked, "",
+                      found[-1].name, "delete these globals when they are no longer needed")
 
     @staticmethod
     def _root_words(root, name):

@@ -355,6 +355,7 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 		     struct strbuf *out)
 {
 	bool one = k->items == 0;
+	const char *of_hook = strcmp(k->kind, "hook") == 0 ? " of a hook" : "";
 	/* Found while the program went on: what it keeps has grown since. */
 	bool earlier = k->step != 0 && k->step + 1 < found->judgement.last_step;
 
@@ -363,11 +364,9 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 	if (strcmp(k->kind, "graph") == 0)
 		strbuf_add_str(out, "autograd's graph of ");
 	if (k->name[0] != '\0')
-		strbuf_addf(out, "%s `%s` (%s)", k->type, k->name, k->root);
+		strbuf_addf(out, "%s `%s`%s (%s)", k->type, k->name, of_hook, k->root);
 	else
 		strbuf_add_str(out, k->root);
-	if (strcmp(k->kind, "hook") == 0)
-		strbuf_add_str(out, ", of a hook");
 	if (!one) {
 		strbuf_add_str(out, ", ");
 		say_count(out, k->items, "item");

@@ -44,6 +44,15 @@ def run():
         train(step)
 run()
 """,
+    "named": MODEL + """
+def run():
+    history = []
+    for step in range(40):
+        error = model(torch.randn(8, 16)).mean()
+        history.append(error)
+        train(step)
+run()
+""",
     "outputs": MODEL + """
 def run():
     outputs = []
@@ -127,7 +136,10 @@ def test_memory_that_only_a_graph_holds_is_followed_to_the_list_of_losses(parts,
     assert {keeper["name"] for keeper in keepers} == {"history"}
     assert "graph" in {keeper["kind"] for keeper in keepers}
     assert any("MeanBackward0" in keeper["holds"] for keeper in keepers)
-    assert "append loss.item() or loss.detach(), or clear the list" in {keeper["cure"].split("; filled at ")[0] for keeper in keepers}
+    assert "append .item() or .detach() of each, or clear the list" in {keeper["cure"].split("; filled at ")[0] for keeper in keepers}
+    _document, found = places(msmemscope, parts["named"])
+    assert any(keeper["cure"].startswith("append error.item() or error.detach(), or clear the list; filled at script.py:")
+               for place in found for keeper in place["keepers"]), found
 
 
 def test_the_cure_of_a_list_without_losses_does_not_name_one(parts, msmemscope):
@@ -178,8 +190,8 @@ for n in range(2):
     made[:] = [n]
 meter = Meter()
 meter.add(1)
-from msmemscope._filled import filled_at
-print([filled_at(name) for name in ("history", "both", "seen['a']", "meter.values", "self.unknown", "made", "")])
+from msmemscope._filled import filled
+print([filled(name) for name in ("history", "both", "seen['a']", "meter.values", "self.unknown", "made", "")])
 """
 OTHER = """
 class Meter:
@@ -196,7 +208,7 @@ def test_the_line_that_fills_a_container_is_said_if_there_is_one(python, dist, o
     (out / "other.py").write_text(OTHER)
     said = subprocess.run([*python, "main.py"], cwd=out, env={**os.environ, "PYTHONPATH": str(dist / "python")}, capture_output=True, text=True,
                           check=True).stdout
-    assert said == "['main.py:4', '', 'main.py:9', 'other.py:6', '', 'main.py:10', '']\n"
+    assert said == "[('main.py:4', ''), ('', ''), ('main.py:9', ''), ('other.py:6', 'value'), ('', ''), ('main.py:10', ''), ('', '')]\n"
 
 
 # 4, 8 and 16 steps are when the program is asked by itself; 12 of them make an answer of `ctl PID who`. It allocates until it is told to end.

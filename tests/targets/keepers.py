@@ -189,7 +189,7 @@ def clear():
     stop.set()
     thread.join()
     N.queue.clear()
-""", ("global", "local"), "N.queue", ""),
+""", ("global", "local"), "N", ""),
     "lru_cache": ("""
 @functools.lru_cache(maxsize=None)
 def N(step):
@@ -285,6 +285,202 @@ look()
 def clear():
     N.clear()
 """, ("exception",), "N", "global of FILE"),
+    "exceptions through one function": ("""
+N = []
+def fail(given):
+    big = new()
+    raise ValueError("no")
+def main():
+    for step in range(COUNT):
+        given = new()
+        try:
+            fail(given)
+        except ValueError as error:
+            N.append(error)
+main()
+look()
+def clear():
+    N.clear()
+""", ("exception",), "N", "global of FILE"),
+    "context variable": ("""
+import contextvars
+N = contextvars.ContextVar("N")
+for step in range(COUNT):
+    N.set(N.get(()) + (new(),))
+look()
+def clear():
+    N.set(())
+""", ("context",), "N", "context variable"),
+    "list of a context variable": ("""
+import contextvars
+N = contextvars.ContextVar("N", default=None)
+M = [contextvars.ContextVar(f"M{number}") for number in range(40)]
+for number, variable in enumerate(M):
+    variable.set([number])
+N.set([])
+for step in range(COUNT):
+    N.get().append((Hostile(), new()))
+look()
+def clear():
+    N.set(None)
+""", ("context",), "N", "context variable"),
+    "contexts in a list": ("""
+import contextvars
+M = contextvars.ContextVar("M")
+N = []
+for step in range(COUNT):
+    context = contextvars.copy_context()
+    context.run(M.set, new())
+    N.append(context)
+del context
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "variables of a thread": ("""
+N = threading.local()
+N.M = []
+for step in range(COUNT):
+    N.M.append(new())
+look()
+def clear():
+    N.M.clear()
+""", ("global",), "N.M", "global `N` of FILE"),
+    "registry of a metaclass": ("""
+class M(type):
+    N = {}
+    def __new__(cls, name, bases, words):
+        made = super().__new__(cls, name, bases, words)
+        cls.N[name] = made
+        return made
+for step in range(COUNT):
+    M(f"Part{step}", (), {"mask": new()})
+look()
+def clear():
+    M.N.clear()
+    gc.collect()
+""", ("class",), "M.N", "class attribute of M in FILE"),
+    "globals one by one": ("""
+import sys
+M = sys.modules[__name__]
+for step in range(COUNT):
+    setattr(M, f"N_{step}", new())
+look()
+def clear():
+    for step in range(COUNT):
+        delattr(M, f"N_{step}")
+""", ("global",), "program_NUMBER", "its globals N_"),
+    "partial": ("""
+N = {}
+for step in range(COUNT):
+    N[step] = functools.partial(print, new())
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "bound methods": ("""
+N = []
+class M:
+    __slots__ = ("value", "other")
+    def __init__(self):
+        self.value, self.other = new(), Hostile()
+        N.append(self.ended)
+    def ended(self):
+        pass
+for step in range(COUNT):
+    M()
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "futures of an executor": ("""
+from concurrent.futures import ThreadPoolExecutor
+N = []
+with ThreadPoolExecutor(1) as pool:
+    for step in range(COUNT):
+        N.append(pool.submit(new))
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "tasks": ("""
+import asyncio
+N = set()
+async def serve():
+    return new()
+async def main():
+    for step in range(COUNT):
+        N.add(asyncio.ensure_future(serve()))
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+asyncio.run(main())
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "records of a log": ("""
+import logging, logging.handlers
+M = logging.getLogger("M")
+M.setLevel(logging.INFO)
+M.propagate = False
+N = logging.handlers.MemoryHandler(1000)
+M.addHandler(N)
+for step in range(COUNT):
+    M.info("at %s", (Hostile(), new()))
+look()
+def clear():
+    N.buffer.clear()
+    M.removeHandler(N)
+    del logging.Logger.manager.loggerDict["M"]
+""", ("global",), "N.buffer", "global `N` of FILE"),
+    "finalizers": ("""
+class M:
+    pass
+N = []
+for step in range(COUNT):
+    N.append(M())
+    weakref.finalize(N[-1], print, new()).atexit = False
+look()
+def clear():
+    for finalizer in [f for f in weakref.finalize._registry]:
+        finalizer.detach()
+""", ("class",), "", "arguments of weakref.finalize()"),
+    "parts of a module": ("""
+class Part(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", new())
+N = torch.nn.Sequential(*[torch.nn.Sequential(Part()) for step in range(COUNT)])
+look()
+def clear():
+    global N
+    N = None
+    gc.collect()
+""", ("global",), "N", "global of FILE"),
+    "defaultdict of lists": ("""
+import collections
+N = collections.defaultdict(list)
+for step in range(COUNT):
+    N[f"user{step}"].append(new())
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
+    "cycle of parents and children": ("""
+gc.disable()
+class N:
+    def __init__(self, above=None):
+        self.above, self.below, self.tensor = above, [], new()
+def build():
+    top = N()
+    top.below.append(N(top))
+for step in range(COUNT):
+    build()
+look()
+def clear():
+    gc.enable()
+    gc.collect()
+""", ("cycle",), "", ""),
     "graph of losses": ("""
 M = torch.nn.Linear(8, 8)
 N = []
@@ -376,14 +572,14 @@ def fill(text, words):
 def run(number, kind, randomness):
     names = ["".join(randomness.sample(SYLLABLES, 3)) for _ in range(2)]
     file = f"program_{number}.py"
-    words = {"COUNT": str(randomness.randint(12, 48)), "FILE": file, "M_module": f"{names[1]}_module"}
+    words = {"COUNT": str(randomness.randint(12, 48)), "FILE": file, "M_module": f"{names[1]}_module", "NUMBER": str(number)}
     source, kinds, name, root = KINDS[kind]
     # Whole words only: N and M are parts of others.
     import re
 
     def plant(text):
         text = fill(text, words)
-        text = re.sub(r"\bN\b", names[0], text)
+        text = re.sub(r"\bN(_?)\b", rf"{names[0]}\1", text)
         return re.sub(r"\bM\b", names[1], text)
 
     module = types.ModuleType(f"program_{number}")
