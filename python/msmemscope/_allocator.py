@@ -165,6 +165,20 @@ def _npu_begin():
     _tell_release("torch_npu", _NPU)
     _tell(POOL_FACT_SETTINGS, settings=settings, c10_type=_NPU)
     _tell(POOL_FACT_WATCHED, c10_type=_NPU)
+    # It makes the NPU ready, so not before.
+    observe = getattr(sys.modules["torch_npu._C"], "_npu_attach_out_of_memory_observer", None)
+    if observe is not None:
+        observe(lambda *figures: _guarded(_npu_refused, *figures))
+
+
+def _npu_refused(device, size_bytes, allowed_bytes, free_bytes):
+    """torch_npu has refused a request for good. What the driver refused is recorded there; what the pool's own limit refused is not."""
+    if size_bytes <= free_bytes and allowed_bytes < _npu_total_bytes(device):
+        collector.mscope_pool_refused(_NPU << 8 | device, size_bytes)
+
+
+def _npu_total_bytes(device):
+    return sys.modules["torch_npu.npu"].get_device_properties(device).total_memory
 
 
 def _npu_empties(*_args):

@@ -40,7 +40,8 @@ void oom_watch_say(struct pipeline *pipeline, struct strbuf *out)
 		log_warn(&pipeline->log, "%s", strbuf_str(&line));
 		strbuf_addf(out, "%s\n  Why: ", strbuf_str(&line));
 		oom_why(&found, oom, out);
-		strbuf_add_str(out, ".\n");
+		strbuf_add_str(out, oom->limited ? ".\n  " : ".\n");
+		oom_limit(oom, out);
 	}
 	if (count > SAID_MAX && pipeline->ooms_said <= SAID_MAX)
 		strbuf_add_str(out, "Out of memory again; see report.txt.\n");

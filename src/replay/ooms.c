@@ -24,7 +24,7 @@ const char *oom_call_text(uint8_t call)
 	static const char *const texts[] = {
 		[OOM_HAL_ALLOC] = "halMemAlloc",	   [OOM_HAL_CREATE] = "halMemCreate",
 		[OOM_TORCH_CUDA] = "CUDACachingAllocator", [OOM_TORCH_CPU] = "DefaultCPUAllocator",
-		[OOM_CUDA_DRIVER] = "CUDA driver",
+		[OOM_CUDA_DRIVER] = "CUDA driver",	   [OOM_TORCH_NPU] = "NPUCachingAllocator",
 	};
 
 	return call < MSCOPE_COUNT(texts) && texts[call] != NULL ? texts[call] : "unknown";

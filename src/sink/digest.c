@@ -244,9 +244,9 @@ bool digest_has_section(const struct digest *digest)
 
 void digest_fini(struct digest *digest)
 {
-	struct strbuf *texts[] = {&digest->not_judged,	 &digest->oom,	  &digest->gaps,
-				  &digest->watched,	 &digest->losses, &digest->json,
-				  &digest->devices_held, &digest->what_if};
+	struct strbuf *texts[] = {&digest->not_judged, &digest->oom,	      &digest->oom_held,
+				  &digest->gaps,       &digest->watched,      &digest->losses,
+				  &digest->json,       &digest->devices_held, &digest->what_if};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(texts); i++)

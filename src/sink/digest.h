@@ -59,6 +59,7 @@ struct digest {
 	/* Whole lines. */
 	struct strbuf not_judged;	  /* why nothing was judged */
 	struct strbuf oom;		  /* what happened when memory ran out */
+	struct strbuf oom_held;		  /* and who held it then */
 	struct strbuf what_if;		  /* what other settings would do */
 	struct strbuf devices_held;	  /* what each GPU held, a line each */
 	struct strbuf gaps;		  /* fluctuation of pools, the compatible table */

@@ -61,7 +61,8 @@ static void take_ooms(struct digest *out, const struct report *report)
 	out->oom_asked = (report->analyses->bits & SESSION_OOM) != 0;
 	if (count == 0)
 		return;
-	screen_oom(out->found, &FINDINGS(out->found, oom)[count - 1], count - 1, &out->oom);
+	screen_oom(out->found, &FINDINGS(out->found, oom)[count - 1], count - 1, &out->oom,
+		   &out->oom_held);
 }
 
 /* Of GPUs, where people ask why the driver's figure and the framework's differ; report.txt has all devices. */

@@ -367,6 +367,12 @@ static void page_choose(struct page *page, const struct screen *screen,
 		page_fini(page);
 		page_make(page, screen, sorted, shown, &least);
 	}
+	/* Verdicts are worth more than what was checked and the blocks of the original's lines. */
+	if (page_worth(page, PAGE_STAYS) > budget) {
+		least.brief = true;
+		page_fini(page);
+		page_make(page, screen, sorted, shown, &least);
+	}
 }
 
 void screen_text(const struct screen *screen, struct strbuf *out)

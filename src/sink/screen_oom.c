@@ -42,6 +42,46 @@ static void add_sentence(const char *sentence, struct strbuf *out)
 		strbuf_addf(out, "%c%s", toupper((unsigned char)sentence[0]), sentence + 1);
 }
 
+/* What keeps the blocks of a call site; NULL: it is not known, or has no cure. */
+static const struct finding_keeper *keeper_of(const struct findings *found,
+					      const struct finding_oom_place *growing)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+		const struct finding_keeper *keeper;
+
+		if (place->stack != growing->stack || place->pool != growing->pool ||
+		    place->keepers.count == 0)
+			continue;
+		keeper = &FINDINGS(found, keeper)[place->keepers.first];
+		return keeper->cure[0] == '\0' || keeper->name[0] == '\0' ? NULL : keeper;
+	}
+	return NULL;
+}
+
+static void add_try(const struct findings *found, const struct finding_oom *oom,
+		    const struct finding_oom_place *growing, struct strbuf *out)
+{
+	const struct finding_keeper *keeper = NULL;
+
+	strbuf_add_str(out, "Try: ");
+	if (growing != NULL && growing->stack != 0)
+		keeper = keeper_of(found, growing);
+	if (keeper != NULL) {
+		strbuf_addf(out, "bound what %s `%s` keeps: %s.\n", keeper->type, keeper->name,
+			    keeper->cure);
+	} else if (growing != NULL && growing->stack != 0) {
+		strbuf_add_str(out, "free, detach or bound what ");
+		screen_name(growing->place, true, NULL, 0, IN_TEXT, out);
+		strbuf_add_str(out, " keeps.\n");
+	} else {
+		oom_try(found, oom, out);
+		strbuf_add_str(out, ".\n");
+	}
+}
+
 static void add_cause(const struct findings *found, const struct finding_oom *oom,
 		      struct strbuf *out)
 {
@@ -65,15 +105,7 @@ static void add_cause(const struct findings *found, const struct finding_oom *oo
 		strbuf_add_str(out, ".\n");
 	}
 	oom_limit(oom, out);
-	if (growing != NULL && growing->stack != 0) {
-		strbuf_add_str(out, "Try: free, detach or bound what ");
-		screen_name(growing->place, true, NULL, 0, IN_TEXT, out);
-		strbuf_add_str(out, " keeps.\n");
-	} else {
-		strbuf_add_str(out, "Try: ");
-		oom_try(found, oom, out);
-		strbuf_add_str(out, ".\n");
-	}
+	add_try(found, oom, growing, out);
 	strbuf_fini(&text);
 }
 
@@ -160,12 +192,12 @@ static void add_holders(const struct findings *found, const struct finding_oom *
 }
 
 void screen_oom(const struct findings *found, const struct finding_oom *oom, size_t earlier,
-		struct strbuf *out)
+		struct strbuf *out, struct strbuf *held)
 {
 	add_head(found, oom, out);
 	add_cause(found, oom, out);
-	add_moment(found, oom, out);
-	add_holders(found, oom, out);
+	add_moment(found, oom, held);
+	add_holders(found, oom, held);
 	if (earlier == 1)
 		strbuf_add_str(out, "One earlier out-of-memory error: see report.txt.\n");
 	else if (earlier > 1)

@@ -5,8 +5,8 @@
 
 #include "findings/findings.h"
 
-/* A request that was refused; `earlier` came before it. */
+/* A request that was refused, `earlier` came before it; and who held memory at that moment. */
 void screen_oom(const struct findings *found, const struct finding_oom *oom, size_t earlier,
-		struct strbuf *out);
+		struct strbuf *out, struct strbuf *held);
 
 #endif

@@ -11,6 +11,8 @@
 
 #include "base/shown.h"
 
+#define INDENT "      " /* of the second line of a sentence */
+
 /* ---- columns ---- */
 
 /* The code point at `at` and its length in bytes; a byte that is no UTF-8 is one of its own. */
@@ -144,7 +146,7 @@ static void add_sentence(struct strbuf *out, const char *text, unsigned int rows
 		}
 		strbuf_add_char(out, '\n');
 		text += strspn(text, " ");
-		indent = "      ";
+		indent = INDENT;
 	}
 	if (*text == '\0')
 		return;
@@ -265,7 +267,7 @@ static struct part *least(struct page *page)
 static bool cut_longest(struct page *page)
 {
 	struct part *longest = NULL;
-	const char *text, *line;
+	const char *text, *line, *sentence;
 	size_t i;
 
 	for (i = 0; i < page->count; i++) {
@@ -275,9 +277,14 @@ static bool cut_longest(struct page *page)
 	}
 	if (longest == NULL || part_rows(page, longest) < 2)
 		return false;
-	text = line = strbuf_str(&longest->text);
-	while (*next_line(line) != '\0')
+	text = line = sentence = strbuf_str(&longest->text);
+	while (*next_line(line) != '\0') {
 		line = next_line(line);
+		/* A sentence goes with all of its lines. */
+		if (strncmp(line, INDENT, strlen(INDENT)) != 0)
+			sentence = line;
+	}
+	line = sentence;
 	longest->text.length = (size_t)(line - text);
 	longest->text.data[longest->text.length] = '\0';
 	return true;

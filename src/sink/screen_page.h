@@ -22,6 +22,7 @@ enum worth {
 	WORTH_NOTES = 40,
 	WORTH_PEAK = 50,
 	WORTH_ASKED = 60,
+	WORTH_OOM_HELD = 85,
 };
 
 struct part {

@@ -558,7 +558,7 @@ static void page_notes(struct page *page, const struct digest *digest)
 	strbuf_fini(&notes);
 }
 
-static void add_lines(struct page *page, enum worth worth, const char *name, unsigned int rows,
+static void add_lines(struct page *page, unsigned int worth, const char *name, unsigned int rows,
 		      const struct strbuf *lines)
 {
 	screen_wrap(strbuf_str(lines), rows, &page_add(page, worth, name)->text);
@@ -573,9 +573,12 @@ void page_process(struct page *page, const struct screen *screen, const struct d
 		part = page_add(page, PAGE_STAYS, NULL);
 		part->apart = true;
 		part->severity = SEVERITY_ERROR;
-		screen_wrap(strbuf_str(&digest->oom), 2, &part->text);
+		screen_wrap(strbuf_str(&digest->oom), 3, &part->text);
+		add_lines(page, digest->oom_asked ? PAGE_STAYS : WORTH_OOM_HELD,
+			  "memory in use then", 2, &digest->oom_held);
 		if (digest->oom_count > 0)
-			screen_wrap(strbuf_str(&digest->what_if), 2, &part->text);
+			add_lines(page, WORTH_OOM_HELD, "what other settings would save", 2,
+				  &digest->what_if);
 	}
 	/* Memory that was overwritten is what the user looks for. */
 	if (digest->overwritten)

@@ -774,6 +774,9 @@ void page_compatible(struct page *page, const struct digest *digest, bool brief)
 				    leaks.count == 2 ? "device" : "devices");
 	} else if (found->judgement.leaks + found->judgement.suspects > 0) {
 		part->worth = 20;
+		project_device_text(FINDINGS(found, place)[0].device, text);
+		strbuf_addf(&part->text, "====== WARNING: %s memory leaks on device %s ======\n",
+			    found->judgement.leaks > 0 ? "Small" : "Suspected", text);
 		add_direct(found, FINDINGS(found, place), &part->text);
 	}
 	free(leaks.all);

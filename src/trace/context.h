@@ -153,6 +153,7 @@ enum oom_call {
 	OOM_TORCH_CUDA = 3,  /* PyTorch's pool on CUDA, after it gave back its cache */
 	OOM_TORCH_CPU = 4,   /* PyTorch's allocator of host memory */
 	OOM_CUDA_DRIVER = 5, /* a call of CUDA's driver */
+	OOM_TORCH_NPU = 6,   /* torch_npu's pool, by its own limit; the driver was not asked */
 };
 
 /* What a `driver_cost` record says that the driver took memory for. */

@@ -76,6 +76,18 @@ def test_running_out_of_memory_is_explained(client):
     assert verdict["growing"]["frames"][0]["line"] == line_of("smoke_oom.py", "# WHAT GROWS")
 
 
+def test_a_request_that_the_pool_refuses_by_its_own_limit_is_explained(client):
+    """No call of the driver fails, so nothing but torch_npu's observer knows of it."""
+    result = client.trace("pool_limit.py").check()
+    assert result.value("ooms") == 1 and "allowed" in result.value("message")
+    text = " ".join(result.stderr.split())
+    assert f"OUT OF MEMORY on NPU 0, step {result.value('steps') + 1}: " in text, result.stderr
+    assert "The device had free memory; the pool's own limit was reached (set_per_process_memory_fraction)." in text
+    line = line_of("pool_limit.py", "# WHAT GROWS")
+    assert f"Cause: growth. pool_limit.py:{line} keeps 24.0 MiB more with every step." in text, result.stderr
+    assert f"Try: bound what list `kept` keeps: remove items from the list when they are no longer needed; filled at pool_limit.py:{line}." in text
+
+
 @pytest.fixture(scope="module", name="ranks")
 def ranks_fixture(client, receiver):
     """A run of two ranks with all that is known about it, by process."""

@@ -13,6 +13,7 @@
  */
 #include <stdlib.h>
 
+#include "collector/api.h"
 #include "collector/process/process.h"
 #include "collector/record/refused.h"
 #include "collector/torch/pool.h"
@@ -273,6 +274,19 @@ MSCOPE_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE(int64_t b
 		     __builtin_return_address(0));
 	if (original != NULL)
 		original(bytes, allocated, reserved, device);
+}
+
+/* torch_npu does not report its refusals there; the package hears of them (_allocator.py). */
+MSCOPE_EXPORT void mscope_pool_refused(uint32_t device, uint64_t bytes)
+{
+	const struct refusal refusal = {.requested_bytes = bytes,
+					.allocated_bytes = UINT64_MAX,
+					.reserved_bytes = UINT64_MAX,
+					.call = OOM_TORCH_NPU};
+
+	if (recording_now() != RECORDING_OFF)
+		event_oom_slow(SOURCE_TORCH, vendor_torch_device(device), torch_decode, &refusal,
+			       __builtin_return_address(0));
 }
 
 /*
