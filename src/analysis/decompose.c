@@ -516,20 +516,45 @@ static int decompose_load(void *state, const struct replay *replay, struct words
 
 /* ---- the end ---- */
 
-/* What each owner had at the end. 0 or -ENOMEM. */
-static int find_end(struct decompose *d, const struct replay *replay)
+/* The share of a block in a copy, whose index is that of the original. */
+static struct share *share_of_copy(struct decompose *copy, size_t *room, size_t original,
+				   uint32_t usage, uint32_t owner)
+{
+	const uint64_t *known = map_get(&copy->index, (struct map_key){usage, owner});
+	size_t i;
+
+	if (known != NULL)
+		return &copy->shares[*known];
+	for (i = original; i < copy->share_count; i++) {
+		if (copy->shares[i].usage == usage && copy->shares[i].owner == owner)
+			return &copy->shares[i];
+	}
+	if (array_reserve(&copy->shares, room, i + 1, sizeof(*copy->shares)) < 0)
+		return NULL;
+	copy->shares[copy->share_count++] = (struct share){.usage = usage, .owner = owner};
+	return &copy->shares[i];
+}
+
+/* Copies shares, with what each owner had at the end. 0 or -ENOMEM. */
+static int copy_shares(const struct decompose *d, const struct replay *replay,
+		       struct decompose *out)
 {
 	const struct block *block;
-	size_t cursor = 0, count, i;
+	size_t cursor = 0, room = 0, count, i;
 	const struct usage *usages = replay_usages(replay, &count);
 
-	for (i = 0; i < d->share_count; i++)
-		d->shares[i].end_bytes = 0;
+	if (array_reserve(&out->shares, &room, d->share_count + 1, sizeof(*out->shares)) < 0)
+		return -ENOMEM;
+	for (i = 0; i < d->share_count; i++) {
+		out->shares[i] = d->shares[i];
+		out->shares[i].end_bytes = 0;
+	}
 	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
 		const struct usage *usage = replay_usage(replay, block);
 		struct share *share =
 			usage == NULL ? NULL
-				      : share_at(d, (uint32_t)(usage - usages), block->owner);
+				      : share_of_copy(out, &room, d->share_count,
+						      (uint32_t)(usage - usages), block->owner);
 
 		if (share == NULL)
 			return -ENOMEM;
@@ -538,20 +563,77 @@ static int find_end(struct decompose *d, const struct replay *replay)
 	return 0;
 }
 
-int decompose_prepare(struct decompose *d, struct replay *replay)
+static int copy_instants(const struct decompose *d, const struct replay *replay,
+			 struct decompose *out)
 {
 	size_t i;
-	int r = begin_instants(d, replay);
+	int r = 0;
 
-	if (r == 0)
-		r = follow_steps(d, replay);
-	if (r == 0)
-		r = find_end(d, replay);
-	for (i = 0; i < d->instant_count && r == 0; i++) {
-		if (d->instants[i].open)
-			r = instant_keep_all(d, &d->instants[i], replay);
+	out->instants = NULL;
+	if (d->instants == NULL)
+		return begin_instants(out, replay);
+	out->instants = calloc(d->instant_count, sizeof(*out->instants));
+	if (out->instants == NULL)
+		return -ENOMEM;
+	for (i = 0; r == 0 && i < d->instant_count; i++) {
+		out->instants[i].kind = d->instants[i].kind;
+		out->instants[i].step = d->instants[i].step;
+		r = instant_copy(&out->instants[i], &d->instants[i]);
+		out->instants[i].open = d->instants[i].open;
 	}
 	return r;
+}
+
+static void copy_fini(struct decompose *copy)
+{
+	size_t i;
+
+	for (i = 0; copy->instants != NULL && i < copy->instant_count; i++) {
+		free(copy->instants[i].usages);
+		free(copy->instants[i].bytes);
+	}
+	free(copy->instants);
+	free(copy->shares);
+}
+
+/* Instants that are open are closed in a copy, as if the run ended here. */
+static int decompose_judge(const void *state, struct replay *replay, struct findings *out)
+{
+	const struct decompose *d = state;
+	struct decompose copy = *d;
+	size_t i;
+	int r = copy_instants(d, replay, &copy);
+
+	copy.shares = NULL;
+	if (r == 0)
+		r = copy_shares(d, replay, &copy);
+	if (r == 0)
+		r = follow_steps(&copy, replay);
+	for (i = 0; i < copy.instant_count && r == 0; i++) {
+		if (copy.instants[i].open)
+			r = instant_keep_all(&copy, &copy.instants[i], replay);
+	}
+	if (r == 0)
+		r = owners_judge(&copy, replay, out);
+	if (r == 0)
+		r = layers_judge(&copy, replay, out);
+	copy_fini(&copy);
+	return r;
+}
+
+static int decompose_text(void *state, const struct analysis_view *view, struct strbuf *out)
+{
+	(void)state;
+	owned_text(view->found, view->lines, out);
+	layers_text(view, out);
+	return 0;
+}
+
+static int decompose_json(void *state, const struct analysis_view *view, struct json *json)
+{
+	(void)state;
+	findings_json(view->found, FINDING_owned_pool, "decompose", SIZE_MAX, json);
+	return 0;
 }
 
 const struct analysis analysis_decompose = {

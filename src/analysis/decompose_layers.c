@@ -28,44 +28,6 @@ struct layer_module {
 
 /* ---- what shares held ---- */
 
-/*
- * Bytes of a share at the peak. Shares of a peak are copied at the first free after it; before that the peak is now. (Const, so that
- * an open instant stays open.)
- */
-static uint64_t share_at_peak(const struct decompose *d, size_t share)
-{
-	const struct instant *peak = &d->instants[INSTANT_PEAK];
-	uint32_t usage = d->shares[share].usage;
-
-	if (usage >= peak->usage_count)
-		return 0;
-	return peak->usages[usage].bytes == peak->usages[usage].most_bytes
-		       ? instant_share(peak, share)
-		       : d->shares[share].live_bytes;
-}
-
-/* Bytes of each share at the end of the program's own code; NULL: no memory. */
-static uint64_t *shares_at_end(const struct decompose *d, struct replay *replay)
-{
-	uint64_t *bytes = calloc(d->share_count + 1, sizeof(*bytes));
-	const struct block *block;
-	size_t cursor = 0, count;
-	const struct usage *usages = replay_usages(replay, &count);
-
-	while (bytes != NULL && (block = replay_next_at_end(replay, &cursor)) != NULL) {
-		const struct usage *usage = replay_usage(replay, block);
-		const uint64_t *share =
-			usage == NULL
-				? NULL
-				: map_get(&d->index, (struct map_key){(uint64_t)(usage - usages),
-								      block->owner});
-
-		if (share != NULL)
-			bytes[*share] += block->size_bytes;
-	}
-	return bytes;
-}
-
 /* ---- grouping ---- */
 
 /* End of the part of a text that begins at `at`. */
@@ -263,27 +225,26 @@ static bool *pools_with_layers(const struct decompose *d, const struct replay *r
 	return with;
 }
 
-int decompose_judge(const void *state, struct replay *replay, struct findings *out)
+int layers_judge(const struct decompose *d, struct replay *replay, struct findings *out)
 {
-	const struct decompose *d = state;
+	const struct instant *at_peak = &d->instants[INSTANT_PEAK];
 	struct piece *pieces = calloc(d->share_count + 1, sizeof(*pieces));
-	uint64_t *end = shares_at_end(d, replay);
 	bool *with = pools_with_layers(d, replay);
 	struct layer_module *modules = NULL;
 	size_t i, count = 0, module_count = 0, usages;
-	int r = pieces == NULL || end == NULL || with == NULL ? -ENOMEM : 0;
+	int r = pieces == NULL || with == NULL ? -ENOMEM : 0;
 
-	for (i = 0; r == 0 && d->instants != NULL && i < d->share_count; i++) {
+	for (i = 0; r == 0 && i < d->share_count; i++) {
 		const struct share *share = &d->shares[i];
-		uint64_t peak = share_at_peak(d, i);
+		uint64_t peak = instant_share(at_peak, i);
 
-		if (!with[share->usage] || (peak == 0 && end[i] == 0))
+		if (!with[share->usage] || (peak == 0 && share->end_bytes == 0))
 			continue;
 		pieces[count] = piece_of(replay_owner_layer(replay, share->owner));
 		pieces[count].usage = share->usage;
 		pieces[count].class = replay_owner_class(replay, share->owner);
 		pieces[count].peak_bytes = peak;
-		pieces[count++].end_bytes = end[i];
+		pieces[count++].end_bytes = share->end_bytes;
 	}
 	if (r == 0) {
 		modules = modules_of(pieces, count, &module_count);
@@ -295,7 +256,6 @@ int decompose_judge(const void *state, struct replay *replay, struct findings *o
 			       out);
 	free(modules);
 	free(with);
-	free(end);
 	free(pieces);
 	return r;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What analysis decompose knows, for its own files: decompose.c follows the run, decompose_text.c shows owners, decompose_layers.c
+ * What analysis decompose knows, for its own files: decompose.c follows the run, decompose_owners.c
+ * makes a tree of owners, decompose_layers.c
  * finds what each layer of a model holds.
  *
  * A share is what one owner holds of one pool on one device (a usage). An instant has a copy of all shares: at the peak, when memory
@@ -66,16 +67,13 @@ struct decompose {
 uint64_t instant_share(const struct instant *instant, size_t share);
 uint64_t instant_total(const struct instant *instant, size_t usage);
 
-/* Brings the instants and the end up to date, for a report. 0 or -ENOMEM. */
-int decompose_prepare(struct decompose *d, struct replay *replay);
+/* Owners of memory, as findings; `d`: what decompose_at() gave. 0 or -ENOMEM. */
+int owners_judge(const struct decompose *d, struct replay *replay, struct findings *out);
 
-/* Layers of models, as findings. */
-int decompose_judge(const void *state, struct replay *replay, struct findings *out);
+/* The same of layers of models. */
+int layers_judge(const struct decompose *d, struct replay *replay, struct findings *out);
 
-/* The same as a table, from the document. */
+/* Layers as a table, from the document. */
 void layers_text(const struct analysis_view *view, struct strbuf *out);
-
-int decompose_text(void *state, const struct analysis_view *view, struct strbuf *out);
-int decompose_json(void *state, const struct analysis_view *view, struct json *json);
 
 #endif

@@ -7,12 +7,9 @@
 #include "analysis/mark_leaks.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "findings/site.h"
 #include "findings/say.h"
 #include "base/array.h"
 #include "base/shown.h"
@@ -241,7 +238,7 @@ static void marks_fini(void *state)
 		free(s->others[--s->other_count]);
 }
 
-/* ---- the answer ---- */
+/* ---- findings ---- */
 
 /* The marks that a device is judged by. */
 static const struct track *track_of(const struct marks_state *s, const struct device_marks *device)
@@ -304,62 +301,6 @@ static int leaked_find(const struct marks_state *s, const struct replay *replay,
 	return 0;
 }
 
-static bool is_leak(const struct replay *replay, const struct device_marks *device,
-		    const struct candidate *candidate)
-{
-	return (candidate->ways & way_of(device)) != 0 && !candidate->has_pool &&
-	       replay_context(replay, candidate->block.context)->device == device->device;
-}
-
-struct marks_counts marks_count(const struct analyses *analyses, const struct replay *replay)
-{
-	const struct marks_state *s = analyses->state[ANALYSIS_ID_marks];
-	struct marks_counts counts = {0};
-	size_t i, k;
-
-	for (i = 0; s != NULL && i < s->device_count; i++) {
-		const struct device_marks *device = &s->devices[i];
-
-		if (device->allocations == 0 || phase_of(s, track_of(s, device)) != AFTER_C)
-			continue;
-		counts.judged++;
-		for (k = 0; k < s->candidate_count; k++) {
-			if (is_leak(replay, device, &s->candidates[k]))
-				break;
-		}
-		counts.leaking += k < s->candidate_count;
-	}
-	return counts;
-}
-
-/* Why there is no answer; nothing if there is one. No newline. */
-static void add_fault(const struct marks_state *s, const struct track *track, struct strbuf *out)
-{
-	uint64_t start = s->choice.start;
-	size_t i;
-
-	if (phase_of(s, track) == AFTER_C)
-		return;
-	strbuf_add_str(out, "the mark \"");
-	strbuf_add_shown(out, s->choice.name, strlen(s->choice.name));
-	if (track->count == 0) {
-		strbuf_add_str(out, "\" never occurs");
-		for (i = 0; i < s->other_count; i++) {
-			strbuf_add_str(out, i == 0 ? "; marks that do: " : ", ");
-			strbuf_add_shown(out, s->others[i], strlen(s->others[i]));
-		}
-		if (s->other_count == OTHER_NAMES)
-			strbuf_add_str(out, ", ...");
-		return;
-	}
-	strbuf_add_str(out, "\" occurs ");
-	strbuf_add_count(out, track->count, "time", "times");
-	strbuf_addf(out,
-		    "; start index %" PRIu64 " needs the marks %" PRIu64 ", %" PRIu64
-		    " and %" PRIu64 ", counted from 0",
-		    start, start, start + 1, start + 2);
-}
-
 static const char *pool_spoken(uint8_t pool)
 {
 	const char *name = pool_long_name(pool);
@@ -381,186 +322,128 @@ static uint64_t index_of(const struct marks_state *s, const struct candidate *ca
 		       : candidate->row_id;
 }
 
-/* MiB with the fewest digits that say the same number, and at least one behind the point: as the documented line has it. */
-static void add_mib(struct strbuf *out, uint64_t bytes)
+static void add_leaks(const struct marks_state *s, const struct replay *replay,
+		      const struct leaked *leaked, struct findings *out,
+		      struct finding_range *leaks)
 {
-	double mib = (double)bytes / (1024.0 * 1024.0);
-	char text[40];
-	int digits;
-
-	for (digits = 1; digits < 17; digits++) {
-		(void)snprintf(text, sizeof(text), "%.*g", digits, mib);
-		if (strtod(text, NULL) == mib)
-			break;
-	}
-	if (digits == 17 || strstr(text, "e+") != NULL)
-		(void)snprintf(text, sizeof(text), "%.17g", mib);
-	strbuf_add_str(out, text);
-	if (strpbrk(text, ".e") == NULL)
-		strbuf_add_str(out, ".0");
-}
-
-static void text_leaks(const struct marks_state *s, const struct analysis_view *view,
-		       const char *device, const struct leaked *leaked, struct strbuf *out)
-{
-	struct replay *replay = view->replay;
-	struct strbuf place = {0};
 	size_t i;
 
-	strbuf_addf(out, "====== ERROR: Detected memory leaks on device %s ======\n", device);
-	for (i = 0; i < leaked->count && i < view->lines; i++) {
+	for (i = 0; i < leaked->count; i++) {
 		const struct block *block = &leaked->list[i]->block;
+		const struct context *context = replay_context(replay, block->context);
+		struct finding_mark_leak *leak = FINDINGS_ADD_TO(out, mark_leak, leaks);
 
-		strbuf_addf(out, "Direct %s leak of ",
-			    pool_spoken(replay_context(replay, block->context)->pool));
-		add_mib(out, block->size_bytes);
-		strbuf_add_str(out, " Mb(s) at ");
-		strbuf_add_hex(out, block->address, 16);
-		strbuf_addf(out, " in Index %" PRIu64 ".\n", index_of(s, leaked->list[i]));
-		strbuf_reset(&place);
-		if (site_line(replay, block->stack, &place))
-			strbuf_addf(out, "    %s\n", strbuf_str(&place));
+		if (leak == NULL)
+			return;
+		*leak = (struct finding_mark_leak){.index = index_of(s, leaked->list[i]),
+						   .memory = pool_spoken(context->pool),
+						   .device = context->device,
+						   .event_type = context->pool,
+						   .address = block->address,
+						   .size = block->size_bytes,
+						   .step = block->latest_step,
+						   .kernel = block->launches,
+						   .allocation_id = block->allocation_id,
+						   .stack = block->stack};
 	}
-	if (i < leaked->count)
-		strbuf_addf(out, "  and %zu more; --top=N or --all shows them\n",
-			    leaked->count - i);
-	strbuf_add_str(out, "====== SUMMARY: ");
-	add_mib(out, leaked->bytes);
-	strbuf_addf(out, " Mb(s) leaked in %zu allocation(s) ======\n", leaked->count);
-	strbuf_fini(&place);
 }
 
-static int text_device(const struct marks_state *s, const struct analysis_view *view,
-		       const struct device_marks *device, struct strbuf *out)
+static int add_device(const struct marks_state *s, const struct replay *replay,
+		      const struct device_marks *device, struct findings *out)
 {
+	const struct track *track = track_of(s, device);
+	struct finding_marked_device to = {.device = device->device,
+					   .marks = track->count,
+					   .own_marks = way_of(device) == BY_OWN,
+					   .judged = phase_of(s, track) == AFTER_C,
+					   .a_ns = UINT64_MAX,
+					   .b_ns = UINT64_MAX,
+					   .c_ns = UINT64_MAX,
+					   .leaked_blocks = UINT64_MAX,
+					   .leaked_bytes = UINT64_MAX,
+					   .kept_by_pools_blocks = UINT64_MAX,
+					   .kept_by_pools_bytes = UINT64_MAX,
+					   .leaks = RANGE_NONE},
+				     *added;
 	struct leaked leaked;
-	char name[16];
 
-	device_text(device->device, name);
-	if (phase_of(s, track_of(s, device)) != AFTER_C) {
-		strbuf_addf(out, "Device %s was not judged: ", name);
-		add_fault(s, track_of(s, device), out);
-		strbuf_add_str(out, ".\n");
-		return 0;
+	if (to.judged) {
+		if (leaked_find(s, replay, device, &leaked) < 0)
+			return -ENOMEM;
+		to.a_ns = track->time_ns[0];
+		to.b_ns = track->time_ns[1];
+		to.c_ns = track->time_ns[2];
+		to.leaked_blocks = leaked.count;
+		to.leaked_bytes = leaked.bytes;
+		to.kept_by_pools_blocks = leaked.kept_blocks;
+		to.kept_by_pools_bytes = leaked.kept_bytes;
+		to.leaks = (struct finding_range){0};
+		add_leaks(s, replay, &leaked, out, &to.leaks);
+		free(leaked.list);
 	}
-	if (leaked_find(s, view->replay, device, &leaked) < 0)
+	added = FINDINGS_ADD(out, marked_device);
+	if (added == NULL)
 		return -ENOMEM;
-	if (leaked.count > 0)
-		text_leaks(s, view, name, &leaked, out);
-	else
-		strbuf_addf(out,
-			    "No memory leaks on device %s: all that was allocated between the "
-			    "marks %u and %u was freed before mark %u.\n",
-			    name, s->choice.start, s->choice.start + 1, s->choice.start + 2);
-	if (leaked.kept_blocks > 0) {
-		strbuf_add_size(out, leaked.kept_bytes);
-		strbuf_addf(out,
-			    " of the driver on device %s were taken by a framework's pool and are "
-			    "kept by it: its cache, no leak.\n",
-			    name);
-	}
-	free(leaked.list);
+	*added = to;
 	return 0;
 }
 
-/* Sorts the devices and drops those that took no memory. Returns how many there are. */
-static size_t devices_told(struct marks_state *s)
+/* Names of marks that were not asked for. */
+static const char *other_marks(const struct marks_state *s, struct findings *out)
 {
-	size_t i, kept = 0;
+	struct strbuf text = {0};
+	const char *own;
+	size_t i;
 
-	for (i = 0; i < s->device_count; i++) {
+	for (i = 0; i < s->other_count; i++) {
+		strbuf_add_str(&text, i == 0 ? "" : ", ");
+		strbuf_add_shown(&text, s->others[i], strlen(s->others[i]));
+	}
+	if (s->other_count == OTHER_NAMES)
+		strbuf_add_str(&text, ", ...");
+	own = findings_text(out, strbuf_str(&text));
+	strbuf_fini(&text);
+	return own;
+}
+
+static int marks_judge(const void *state, struct replay *replay, struct findings *out)
+{
+	const struct marks_state *s = state;
+	struct device_marks *devices = calloc(s->device_count + 1, sizeof(*devices));
+	struct finding_marks *marks = FINDINGS_ADD(out, marks);
+	size_t i, count = 0;
+	int r = devices == NULL || marks == NULL ? -ENOMEM : 0;
+
+	for (i = 0; r == 0 && i < s->device_count; i++) {
 		if (s->devices[i].allocations > 0)
-			s->devices[kept++] = s->devices[i];
+			devices[count++] = s->devices[i];
 	}
-	s->device_count = kept;
-	if (kept > 0)
-		qsort(s->devices, kept, sizeof(*s->devices), by_number);
-	return kept;
-}
-
-static int marks_text(void *state, const struct analysis_view *view, struct strbuf *out)
-{
-	struct marks_state *s = state;
-	size_t i, count = devices_told(s);
-	int r = 0;
-
+	if (count > 1)
+		qsort(devices, count, sizeof(*devices), by_number);
+	if (r == 0)
+		*marks = (struct finding_marks){
+			.mark = findings_text(out, s->choice.name == NULL ? "" : s->choice.name),
+			.start_index = s->choice.start,
+			.devices = {FINDINGS_COUNT(out, marked_device), count},
+			.others = other_marks(s, out)};
 	for (i = 0; i < count && r == 0; i++)
-		r = text_device(s, view, &s->devices[i], out);
-	if (count == 0)
-		strbuf_add_str(out, "No memory was allocated on these devices.\n");
+		r = add_device(s, replay, &devices[i], out);
+	free(devices);
 	return r;
 }
 
-static void json_leaks(const struct marks_state *s, const struct analysis_view *view,
-		       const struct leaked *leaked, struct json *json)
+static int show_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
-	size_t i;
-
-	json_u64(json, "leaked_blocks", leaked->count);
-	json_u64(json, "leaked_bytes", leaked->bytes);
-	json_u64(json, "kept_by_pools_blocks", leaked->kept_blocks);
-	json_u64(json, "kept_by_pools_bytes", leaked->kept_bytes);
-	json_array(json, "leaks");
-	for (i = 0; i < leaked->count && i < view->lines; i++) {
-		const struct block *block = &leaked->list[i]->block;
-		uint8_t pool = replay_context(view->replay, block->context)->pool;
-
-		json_object(json, NULL);
-		json_u64(json, "index", index_of(s, leaked->list[i]));
-		json_string(json, "memory", pool_spoken(pool));
-		block_json(view->replay, block, json);
-		json_end(json);
-	}
-	json_end(json);
+	(void)state;
+	marks_text(view->found, view->replay, view->lines, out);
+	return 0;
 }
 
-static int json_device(const struct marks_state *s, const struct analysis_view *view,
-		       const struct device_marks *device, struct json *json)
+static int show_json(void *state, const struct analysis_view *view, struct json *json)
 {
-	static const char *const keys[] = {"a_ns", "b_ns", "c_ns"};
-	const struct track *track = track_of(s, device);
-	struct strbuf fault = {0};
-	struct leaked leaked;
-	char name[16];
-	size_t i;
-	int r = 0;
-
-	device_text(device->device, name);
-	json_object(json, NULL);
-	json_string(json, "device", name);
-	json_u64(json, "marks", track->count);
-	json_bool(json, "own_marks", way_of(device) == BY_OWN);
-	add_fault(s, track, &fault);
-	json_bool(json, "judged", fault.length == 0);
-	json_string(json, "reason", strbuf_str(&fault));
-	if (fault.length == 0) {
-		for (i = 0; i < MSCOPE_COUNT(keys); i++)
-			json_u64(json, keys[i], track->time_ns[i]);
-		r = leaked_find(s, view->replay, device, &leaked);
-		if (r == 0)
-			json_leaks(s, view, &leaked, json);
-		free(leaked.list);
-	}
-	json_end(json);
-	strbuf_fini(&fault);
-	return r;
-}
-
-static int marks_json(void *state, const struct analysis_view *view, struct json *json)
-{
-	struct marks_state *s = state;
-	size_t i, count = devices_told(s);
-	int r = 0;
-
-	json_object(json, "marks");
-	json_string(json, "mark", s->choice.name == NULL ? "" : s->choice.name);
-	json_u64(json, "start_index", s->choice.start);
-	json_array(json, "devices");
-	for (i = 0; i < count && r == 0; i++)
-		r = json_device(s, view, &s->devices[i], json);
-	json_end(json);
-	json_end(json);
-	return r;
+	(void)state;
+	marks_json(view->found, view->lines, json);
+	return 0;
 }
 
 const struct analysis analysis_marks = {
@@ -569,8 +452,9 @@ const struct analysis analysis_marks = {
 	.state_bytes = sizeof(struct marks_state),
 	.rows = 1u << ROW_MALLOC | 1u << ROW_FREE | 1u << ROW_MARK,
 	.row = marks_row,
-	.text = marks_text,
+	.judge = marks_judge,
+	.text = show_text,
 	.long_json = true,
-	.json = marks_json,
+	.json = show_json,
 	.fini = marks_fini,
 };

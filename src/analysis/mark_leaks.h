@@ -25,10 +25,4 @@ struct marks_choice {
 /* Before the first event. */
 void marks_choose(struct analyses *analyses, const struct marks_choice *choice);
 
-/* How many devices could be judged, and how many of those have leaks. */
-struct marks_counts {
-	size_t judged, leaking;
-};
-struct marks_counts marks_count(const struct analyses *analyses, const struct replay *replay);
-
 #endif

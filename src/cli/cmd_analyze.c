@@ -58,6 +58,7 @@ struct analyze {
 	const struct input *input;
 	struct wasted *wasted;
 	size_t wasted_count, wasted_room;
+	bool has_marks; /* those that were named */
 };
 
 /* ---- one run ---- */
@@ -159,6 +160,18 @@ static void json_wasted(struct analyze *analyze, const struct replay *replay)
 	strbuf_fini(&types);
 }
 
+/* Whether the marks that were named are there, on any device. */
+static bool has_marks(const struct findings *found)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, marked_device); i++) {
+		if (FINDINGS(found, marked_device)[i].judged)
+			return true;
+	}
+	return false;
+}
+
 static void add_json(struct analyze *analyze, const struct report *report)
 {
 	const struct question *question = &analyze->question;
@@ -177,6 +190,7 @@ static void add_json(struct analyze *analyze, const struct report *report)
 	if (question->answer_count == 0)
 		report_watch_json(report->replay, &analyze->json);
 	json_end(&analyze->json);
+	analyze->has_marks = has_marks(judged.found);
 	findings_fini(&found);
 }
 
@@ -204,16 +218,15 @@ static void add_text(struct analyze *analyze, const struct report *report)
 		strbuf_add_str(out, question->nothing);
 	report_losses(report, out);
 	site_notes(report->replay, out);
+	analyze->has_marks = has_marks(view.found);
 	findings_fini(&found);
 }
 
-static int exit_code_of(const struct analyze *analyze, const struct pass *pass,
-			const struct report *report)
+static int exit_code_of(const struct analyze *analyze, const struct report *report)
 {
 	if (report_is_damaged(report) || analyze->input->unfinished)
 		return MSCOPE_EXIT_DAMAGED;
-	/* The marks that were named are not there: no answer. */
-	if (analyze->question.by_marks && marks_count(&pass->analyses, pass->replay).judged == 0)
+	if (analyze->question.by_marks && !analyze->has_marks)
 		return MSCOPE_EXIT_FAILED;
 	return MSCOPE_EXIT_OK;
 }
@@ -284,7 +297,7 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 		else
 			add_text(analyze, &report);
 		analyze->reported++;
-		exit_code = exit_code_of(analyze, pass, &report);
+		exit_code = exit_code_of(analyze, &report);
 	}
 	pass_close(&second);
 	pass_close(&first);

@@ -34,6 +34,7 @@ enum field_type {
 	FIELD_frames,
 	FIELD_said,
 	FIELD_list,
+	FIELD_some,
 	FIELD_one,
 };
 
@@ -49,6 +50,7 @@ struct field {
 /* Sentences, which take their own kind, as functions of any kind. */
 #define FIELD(type, name, meaning)
 #define LIST(of, name, most, meaning)
+#define SOME(of, name, meaning)
 #define ONE(of, name, meaning)
 #define SENTENCE(name, says)                                                                       \
 	static void say_##says(const struct findings *found, const void *finding,                  \
@@ -62,6 +64,7 @@ struct field {
 #undef FINDING
 #undef FIELD
 #undef LIST
+#undef SOME
 #undef ONE
 #undef SENTENCE
 #undef HIDDEN
@@ -70,6 +73,8 @@ struct field {
 #define FIELD(type, name, meaning) {#name, FIELD_##type, offsetof(struct_here, name), 0, 0, NULL},
 #define LIST(of, name, most, meaning)                                                              \
 	{#name, FIELD_list, offsetof(struct_here, name), FINDING_##of, most, NULL},
+#define SOME(of, name, meaning)                                                                    \
+	{#name, FIELD_some, offsetof(struct_here, name), FINDING_##of, 0, NULL},
 #define ONE(of, name, meaning)                                                                     \
 	{#name, FIELD_one, offsetof(struct_here, name), FINDING_##of, 1, NULL},
 #define SENTENCE(name, says) {#name, FIELD_said, 0, 0, 0, say_##says},
@@ -90,6 +95,7 @@ struct field {
 #undef FINDING
 #undef FIELD
 #undef LIST
+#undef SOME
 #undef ONE
 #undef SENTENCE
 #undef HIDDEN
@@ -186,6 +192,9 @@ uint64_t peak_places(const struct findings *found, const struct finding_peak *pe
 
 /* ---- JSON ---- */
 
+/* More than a finding without its lists opens: one that is deeper than JSON may be has empty ones. */
+#define FINDING_LEVELS 8
+
 static void json_said(const struct findings *found, const struct field *field, const void *finding,
 		      struct json *json)
 {
@@ -202,6 +211,8 @@ static void json_list(const struct findings *found, const struct field *field,
 	size_t i, shown = field->most != 0 ? field->most : most;
 
 	json_array(json, field->name);
+	if (json->depth + FINDING_LEVELS >= JSON_DEPTH_MAX)
+		shown = 0;
 	for (i = 0; i < range->count && i < shown; i++)
 		finding_json(found, field->kind,
 			     (const char *)found->lists[field->kind].all +
@@ -224,6 +235,8 @@ static bool is_left_out(const struct field *field, const void *at)
 {
 	return (field->type == FIELD_more && *(const finding_more *)at == 0) ||
 	       (field->type == FIELD_known && *(const finding_known *)at == UINT64_MAX) ||
+	       (field->type == FIELD_some &&
+		((const struct finding_range *)at)->first == RANGE_NONE.first) ||
 	       (field->type == FIELD_some_pool && *(const finding_some_pool *)at == POOL_UNKNOWN);
 }
 
@@ -305,6 +318,7 @@ static void json_field(const struct findings *found, const struct field *field, 
 		break;
 	case FIELD_said:
 	case FIELD_list:
+	case FIELD_some:
 	case FIELD_one:
 		break;
 	default:
@@ -324,13 +338,15 @@ void finding_json(const struct findings *found, enum finding_kind kind, const vo
 	for (i = 0; i < count; i++) {
 		const void *at = (const char *)finding + fields[i].offset;
 
+		if (is_left_out(&fields[i], at))
+			continue;
 		if (fields[i].type == FIELD_said)
 			json_said(found, &fields[i], finding, json);
-		else if (fields[i].type == FIELD_list)
+		else if (fields[i].type == FIELD_list || fields[i].type == FIELD_some)
 			json_list(found, &fields[i], at, most, json);
 		else if (fields[i].type == FIELD_one)
 			json_one(found, &fields[i], at, most, json);
-		else if (!is_left_out(&fields[i], at))
+		else
 			json_field(found, &fields[i], at, json);
 	}
 	json_end(json);

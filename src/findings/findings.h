@@ -29,6 +29,9 @@ struct finding_range {
 	size_t first, count;
 };
 
+/* Of SOME: there is no such list, which is not an empty one. */
+#define RANGE_NONE ((struct finding_range){SIZE_MAX, 0})
+
 typedef uint64_t finding_u64;
 typedef uint64_t finding_more;
 typedef uint64_t finding_known;
@@ -58,6 +61,7 @@ typedef enum oom_cause finding_cause;
 
 #define FIELD(type, name, meaning)	finding_##type name;
 #define LIST(kind, name, most, meaning) struct finding_range name;
+#define SOME(kind, name, meaning)	struct finding_range name;
 #define ONE(kind, name, meaning)	struct finding_range name;
 #define SENTENCE(key, says)
 #define HIDDEN(type, name, meaning) finding_##type name;
@@ -76,6 +80,7 @@ enum finding_kind {
 };
 #undef FIELD
 #undef LIST
+#undef SOME
 #undef ONE
 #undef SENTENCE
 #undef HIDDEN
@@ -293,6 +298,22 @@ void device_brief(const struct findings *found, const struct finding_device_memo
 /* A table of at most `lines` names of operators and of kernels; as JSON a key "launches", an entry for each. */
 void calls_text(const struct findings *found, uint32_t lines, struct strbuf *out);
 void calls_json(const struct findings *found, uint32_t lines, struct json *json);
+
+/* ---- owner_sentences.c ---- */
+
+/* A table for each pool, whole lines: what its owners had, at most `lines` of them. */
+void owned_text(const struct findings *found, uint32_t lines, struct strbuf *out);
+
+/* ---- mark_sentences.c ---- */
+
+/* Why a device was not judged; nothing if it was. No newline. */
+void marks_fault(const struct findings *found, const struct finding_marked_device *device,
+		 struct strbuf *out);
+
+/* Leaks between marks, device by device, whole lines; as JSON a key "marks". At most `lines` blocks of a device. */
+void marks_text(const struct findings *found, struct replay *replay, uint32_t lines,
+		struct strbuf *out);
+void marks_json(const struct findings *found, uint32_t lines, struct json *json);
 
 /* ---- waste_sentences.c ---- */
 

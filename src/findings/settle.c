@@ -502,6 +502,29 @@ static void take_oom_frames(struct findings *found, struct replay *replay,
 	}
 }
 
+/* All of them, since a question about them shows as many as are asked for. Few are of different stacks. */
+static int take_mark_frames(struct findings *found, struct replay *replay)
+{
+	struct map known = {0};
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < FINDINGS_COUNT(found, mark_leak) && r == 0; i++) {
+		struct finding_mark_leak *leak = &FINDINGS(found, mark_leak)[i];
+		struct map_key key = {leak->stack, 0};
+		const uint64_t *at = map_get(&known, key);
+
+		if (at == NULL) {
+			leak->site = findings_frames(found, replay, leak->stack);
+			r = map_put(&known, key, leak->site);
+		} else {
+			leak->site = (finding_frames)*at;
+		}
+	}
+	map_fini(&known);
+	return r;
+}
+
 static void take_frames(struct findings *found, struct replay *replay, size_t frames)
 {
 	size_t i, k;
@@ -568,6 +591,8 @@ static int settle(struct findings *found, struct replay *replay, size_t frames)
 	}
 	take_frames(found, replay, frames);
 	take_waste_frames(found, replay, frames);
+	if (r == 0)
+		r = take_mark_frames(found, replay);
 	return found->failed ? -ENOMEM : r;
 }
 

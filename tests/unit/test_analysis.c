@@ -36,9 +36,13 @@ struct play {
 	struct run *run;
 	struct replay *replay;
 	struct analyses analyses;
-	char owners[32][64]; /* of the MALLOC rows, by allocation_id */
+	char owners[64][64]; /* of the MALLOC rows, by allocation_id */
 	struct strbuf out;
+	bool splits_steps;
+	bool asks; /* for all that is known, after each event */
 };
+
+static const char *told(struct play *p);
 
 static uint32_t text(struct play *p, int writer, const char *text)
 {
@@ -121,6 +125,7 @@ static int keep_owner(void *arg, struct replay *replay, const struct row *row)
 
 static void play_again(struct play *p, uint32_t bits, const struct facts *known)
 {
+	static const uint32_t steps[] = {3, 12};
 	struct replay_setup setup;
 	struct trace_event event;
 
@@ -130,7 +135,9 @@ static void play_again(struct play *p, uint32_t bits, const struct facts *known)
 				      .root = "/nowhere",
 				      .row = keep_owner,
 				      .arg = p,
-				      .known = known};
+				      .known = known,
+				      .steps = steps,
+				      .step_count = p->splits_steps ? MSCOPE_COUNT(steps) : 0};
 	if (known == NULL) {
 		assert_int_equal(facts_init(&p->facts, unit_directory, NULL), 0);
 		setup.facts = &p->facts;
@@ -138,8 +145,11 @@ static void play_again(struct play *p, uint32_t bits, const struct facts *known)
 	assert_int_equal(replay_new(&setup, &p->replay), 0);
 	analyses_init(&p->analyses, bits, true, p->replay);
 	assert_int_equal(run_poll(p->run, 0, true), 0);
-	while (run_next(p->run, &event))
+	while (run_next(p->run, &event)) {
 		assert_int_equal(replay_event(p->replay, &event), 0);
+		if (p->asks)
+			(void)told(p);
+	}
 }
 
 static void play(struct play *p, uint32_t bits)
@@ -732,6 +742,58 @@ static void what_a_thread_allocates_has_the_class_that_it_entered(void **state)
 	assert_string_equal(p->owners[5], "PTA@mine");
 }
 
+/* Steps, labels before and after their blocks, operators that are in progress, a window, and a request that is refused. */
+static void play_all_sorts(struct play *p)
+{
+	uint64_t address = 0x10000, range;
+	int i;
+
+	take(p, PTA, 0x1000, 640);
+	label(p, 0, LABEL_MODEL, "model@weight", 0x1000);
+	for (i = 0; i < 12; i++, address += 0x1000) {
+		range = step_begin(p, 0);
+		MAKER_EVENT(&p->w[0], p->now++, PTA, operation, .name = STEP,
+			    .kind = OPERATION_BEGINS);
+		label(p, 0, LABEL_PUSH, i % 3 == 0 ? "one" : "two", 0);
+		take(p, PTA, address, 64);
+		take(p, HAL, 0x900000, 4096);
+		label(p, 0, LABEL_POP, i % 3 == 0 ? "one" : "two", 0);
+		take(p, PTA, 0x2000, 1000u + (uint64_t)i);
+		if (i > 2)
+			label(p, 0, LABEL_MODEL, "model@gradient", address);
+		give(p, PTA, 0x2000);
+		give(p, HAL, 0x900000);
+		if (i == 6)
+			MAKER_EVENT(&p->w[0], p->now++, PTA, oom, .requested_bytes = 1 << 20,
+				    .free_bytes = 1, .total_bytes = 1 << 20);
+		if (i % 2 == 0)
+			MAKER_EVENT(&p->w[0], p->now++, PTA, operation, .name = STEP,
+				    .kind = OPERATION_ENDED);
+		step_end(p, 0, range);
+	}
+}
+
+static void asking_at_every_event_changes_no_answer(void **state)
+{
+	uint32_t bits = SESSION_LEAKS | SESSION_DECOMPOSE | SESSION_INEFFICIENT | SESSION_OOM |
+			SESSION_LAUNCHES | SESSION_MARKS | SESSION_TIMELINE;
+	struct play *p = *state;
+	void *other = NULL;
+
+	play_all_sorts(p);
+	p->splits_steps = true;
+	play(p, bits);
+	assert_int_equal(begin(&other), 0);
+	((struct play *)other)->splits_steps = true;
+	((struct play *)other)->asks = true;
+	play_all_sorts(other);
+	play(other, bits);
+	assert_non_null(strstr(told(p), "by owner"));
+	assert_non_null(strstr(told(p), "out of memory    step 3 most"));
+	assert_string_equal(told(other), told(p));
+	assert_int_equal(end(&other), 0);
+}
+
 /* Without decompose rows name the owner of what the user has labelled, and of nothing else. */
 static void labels_of_the_user_need_no_analysis(void **state)
 {
@@ -1102,6 +1164,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_class_gives_way_to_higher_ones_only, begin, end),
 		cmocka_unit_test_setup_teardown(
 			what_a_thread_allocates_has_the_class_that_it_entered, begin, end),
+		cmocka_unit_test_setup_teardown(asking_at_every_event_changes_no_answer, begin,
+						end),
 		cmocka_unit_test_setup_teardown(labels_of_the_user_need_no_analysis, begin, end),
 		cmocka_unit_test_setup_teardown(labels_of_a_thread_stand_in_order_of_entry, begin,
 						end),
