@@ -290,7 +290,7 @@ int leaks_report(const void *state, struct replay *replay, struct findings *out)
 int leaks_say(void *state, const struct analysis_view *view, struct strbuf *out)
 {
 	(void)state;
-	if (replay_totals(view->replay)->allocations == 0)
+	if (!replay_has_allocated(view->replay))
 		return 0;
 	if (!view->found->judgement.asked)
 		return -ENOMEM;

@@ -600,6 +600,6 @@ int findings_settle(struct findings *found, struct replay *replay, size_t frames
 {
 	int r = settle(found, replay, frames);
 
-	findings_weigh(found, replay_totals(replay)->allocations != 0);
+	findings_weigh(found, replay_has_allocated(replay));
 	return r;
 }

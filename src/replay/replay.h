@@ -462,6 +462,9 @@ const struct block *replay_block_at(struct replay *replay, uint32_t device, uint
 
 /* What each pool holds on each device, and the entry of one block. */
 const struct usage *replay_usages(const struct replay *replay, size_t *out_count);
+
+/* Whether memory was allocated on a device that was asked for. */
+bool replay_has_allocated(const struct replay *replay);
 const struct usage *replay_usage(const struct replay *replay, const struct block *block);
 
 /* The place of a block or segment; NULL for 0. The segments that are known, by address, and the one that has an address. */

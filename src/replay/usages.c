@@ -374,6 +374,18 @@ const struct usage *replay_usages(const struct replay *replay, size_t *out_count
 	return replay->usages.all;
 }
 
+bool replay_has_allocated(const struct replay *replay)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < count; i++) {
+		if (!usages[i].hidden && usages[i].allocations > 0)
+			return true;
+	}
+	return false;
+}
+
 const struct usage *replay_usage(const struct replay *replay, const struct block *block)
 {
 	uint32_t usage = replay->definitions.uses[block->context].usage;

@@ -39,7 +39,7 @@ static void take_leaks(struct digest *out, const struct report *report,
 	size_t i;
 
 	out->full_steps = UINT64_MAX;
-	if (!judgement->asked || replay_totals(report->replay)->allocations == 0)
+	if (!judgement->asked || !replay_has_allocated(report->replay))
 		return;
 	for (i = 0; i < FINDINGS_COUNT(out->found, forecast); i++) {
 		const struct finding_forecast *forecast = &FINDINGS(out->found, forecast)[i];

@@ -150,7 +150,7 @@ void report_held_text(const struct report *report, struct strbuf *out)
 	if (alive_find(report->replay, &choice, &alive) < 0)
 		return;
 	if (alive.block_count == 0) {
-		if (replay_totals(report->replay)->allocations > 0)
+		if (replay_has_allocated(report->replay))
 			strbuf_add_str(out, shown->by_device || shown->step_count > 0
 						    ? "No such block was held at the end.\n"
 						    : "No block was alive at the end.\n");

@@ -256,3 +256,15 @@ def test_a_dump_alone_has_the_owners_of_its_rows(scripts, msmemscope):
     assert [place["owner"] for place in alone["places"]] == [place["owner"] for place in wanted["places"]]
     assert alone["decompose"] == wanted["decompose"]
     same.check(run, msmemscope)
+
+
+# ---- devices that were not asked for ----
+
+@pytest.mark.parametrize("freed", [True, False])
+def test_memory_of_devices_that_were_not_asked_for_has_no_verdict(scripts, msmemscope, freed):
+    text = KEPT + f"for _ in range(12):\n    kept.append(npu.alloc(5000))\n    {'npu.free(kept.pop())' if freed else ''}\n    npu.step()\n"
+    run = scripts.command(text, "--device=cpu")
+    assert msmemscope.info(run.project())["verdict"] == "none", str(run)
+    report = (run.project().path / "report.txt").read_text()
+    assert "No leak was found" not in report and "alive at the end" not in report, report
+    same.check(run, msmemscope)
