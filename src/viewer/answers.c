@@ -59,6 +59,8 @@ static void say_pools(const struct model *model, struct json *json)
 		json_string(json, "pool", pool_event_type(pool->pool));
 		json_string(json, "device", device);
 		answer_pool_name(model, pool, "name", json);
+		json_string(json, "vendor",
+			    vendor_row(replay_likely_vendor(model->pass.replay))->suffix);
 		json_u64(json, "peak_bytes", pool->peak_bytes);
 		json_u64(json, "peak_ns", model_since(model, pool->peak_ns));
 		if (pool->dropped_peak)

@@ -97,6 +97,14 @@ static void layer_name(const struct replay *replay, uint32_t owner, struct strbu
 	strbuf_addf(out, "@%s", class == NULL ? "other" : class);
 }
 
+static void add_site(struct model *model, uint64_t key, struct strbuf *out)
+{
+	if (key & WITHOUT_STACK)
+		size_class_words(key & 127, !(key & NOT_RECORDED), out);
+	else if (!model_name(model, (uint32_t)key, out))
+		strbuf_add_str(out, "no stack");
+}
+
 void group_name(struct model *model, uint64_t key, enum answer_by by, struct strbuf *out)
 {
 	struct replay *replay = model->pass.replay;
@@ -111,13 +119,26 @@ void group_name(struct model *model, uint64_t key, enum answer_by by, struct str
 		layer_name(replay, (uint32_t)key, out);
 		return;
 	}
-	if (key & WITHOUT_STACK)
-		size_class_words(key & 127, !(key & NOT_RECORDED), out);
-	else if (!model_name(model, (uint32_t)key, out))
-		strbuf_add_str(out, "no stack");
+	add_site(model, key, out);
 	owner = group_owner(model, key);
 	if (owner[0] != '\0')
 		strbuf_addf(out, "  (%s)", owner);
+}
+
+void group_owned_json(struct model *model, uint64_t key, const char *name, struct json *json)
+{
+	const char *owner = group_owner(model, key);
+	struct strbuf site = {0};
+
+	if (owner[0] == '\0')
+		return;
+	add_site(model, key, &site);
+	json_array(json, NULL);
+	json_string(json, NULL, name);
+	json_string(json, NULL, strbuf_str(&site));
+	json_string(json, NULL, owner);
+	json_end(json);
+	strbuf_fini(&site);
 }
 
 struct weight {
@@ -202,6 +223,13 @@ void groups_json(struct model *model, const struct groups *groups, enum answer_b
 	}
 	if (groups->rest)
 		json_string(json, NULL, "all others");
+	json_end(json);
+	json_array(json, "owned");
+	for (i = 0; by == BY_PLACE && i < groups->count; i++) {
+		strbuf_reset(&name);
+		group_name(model, groups->keys[i], by, &name);
+		group_owned_json(model, groups->keys[i], strbuf_str(&name), json);
+	}
 	json_end(json);
 	strbuf_fini(&name);
 }

@@ -17,6 +17,9 @@ const char *group_owner(const struct model *model, uint64_t key);
 /* Appends the group's name for people. */
 void group_name(struct model *model, uint64_t key, enum answer_by by, struct strbuf *out);
 
+/* Of a group by call site whose name ends with an owner an array: the name, the call site, the owner; of others nothing. */
+void group_owned_json(struct model *model, uint64_t key, const char *name, struct json *json);
+
 /* The heaviest groups of a span, by bytes and time; number `count` stands for all others. */
 struct groups {
 	uint64_t keys[ANSWER_GROUPS];
@@ -30,7 +33,7 @@ int groups_find(struct model *model, const struct question *question, struct gro
 /* The number of a block's group. */
 uint32_t groups_number(const struct groups *groups, uint64_t key);
 
-/* An array of their names, the rest last. */
+/* An array of their names, the rest last, and what group_owned_json() says of them. */
 void groups_json(struct model *model, const struct groups *groups, enum answer_by by,
 		 struct json *json);
 

@@ -157,7 +157,8 @@ static void say_figures(const struct model_pool *pool, uint64_t time_ns, struct 
 	}
 }
 
-static void say_shares(const struct shares *shares, struct json *json)
+static void say_shares(struct model *model, const struct shares *shares, enum answer_by by,
+		       struct json *json)
 {
 	uint64_t rest = 0;
 	size_t i;
@@ -179,6 +180,10 @@ static void say_shares(const struct shares *shares, struct json *json)
 		json_end(json);
 	}
 	json_end(json);
+	json_array(json, "owned");
+	for (i = 0; by == BY_PLACE && i < shares->count && i < MOMENT_GROUPS; i++)
+		group_owned_json(model, shares->list[i].key, shares->list[i].name, json);
+	json_end(json);
 	json_u64(json, "others", rest);
 }
 
@@ -198,7 +203,7 @@ static int say_dropped_peak(struct model *model, const struct model_pool *pool, 
 	if (peak != NULL)
 		r = shares_of_peak(model, peak, by, &shares);
 	if (r == 0)
-		say_shares(&shares, json);
+		say_shares(model, &shares, by, json);
 	shares_fini(&shares);
 	peaks_fini(&peaks);
 	return r;
@@ -213,7 +218,7 @@ static int say_moment(struct model *model, const struct model_pool *pool,
 	json_u64(json, "step", model_step(model, question->at_ns));
 	if (r == 0) {
 		say_figures(pool, question->at_ns, json);
-		say_shares(&shares, json);
+		say_shares(model, &shares, question->by, json);
 	}
 	shares_fini(&shares);
 	return r;
@@ -253,7 +258,9 @@ void answer_highest(struct model *model, const struct question *question, struct
 
 /* A group of both sides. */
 struct both {
-	const char *name; /* as the later side says it; borrowed */
+	const char *name;    /* as the later side says it; borrowed */
+	struct model *model; /* of that side */
+	uint64_t key;
 	int64_t bytes[2];
 	uint64_t blocks[2];
 };
@@ -301,6 +308,8 @@ static int add_side(struct couple *couple, int side, enum answer_by by)
 		couple->differ.lines[line].alike[side][0] = share->bytes;
 		couple->differ.lines[line].alike[side][1] = share->blocks;
 		couple->list[line].name = share->name;
+		couple->list[line].model = couple->models[side];
+		couple->list[line].key = share->key;
 		couple->list[line].bytes[side] = (int64_t)share->bytes;
 		couple->list[line].blocks[side] = share->blocks;
 	}
@@ -327,8 +336,11 @@ static int join_sides(struct couple *couple, size_t *out_count)
 		uint32_t line = differ_line(&couple->differ, (uint32_t)i);
 
 		/* What moved has the name of the later side. */
-		if (line != i)
+		if (line != i) {
 			couple->list[line].name = couple->list[i].name;
+			couple->list[line].model = couple->list[i].model;
+			couple->list[line].key = couple->list[i].key;
+		}
 	}
 	for (i = 0; i < couple->differ.count && r == 0; i++)
 		r = differ_join(&couple->differ, (uint32_t)i, couple->list[i].name);
@@ -367,7 +379,7 @@ static void say_both(const struct both *both, const char *name, struct json *jso
 	json_end(json);
 }
 
-static void say_differences(struct both *list, size_t count, struct json *json)
+static void say_differences(struct both *list, size_t count, enum answer_by by, struct json *json)
 {
 	struct both rest = {0};
 	size_t i;
@@ -384,6 +396,10 @@ static void say_differences(struct both *list, size_t count, struct json *json)
 	}
 	if (count > DIFFERENCE_GROUPS)
 		say_both(&rest, "all others", json);
+	json_end(json);
+	json_array(json, "owned");
+	for (i = 0; by == BY_PLACE && i < count && i < DIFFERENCE_GROUPS; i++)
+		group_owned_json(list[i].model, list[i].key, list[i].name, json);
 	json_end(json);
 }
 
@@ -417,7 +433,7 @@ void answer_difference(struct model *model, const struct question *question, str
 		r = join_sides(&couple, &count);
 	if (r < 0)
 		json_string(json, "error", "no memory");
-	say_differences(couple.list, r < 0 ? 0 : count, json);
+	say_differences(couple.list, r < 0 ? 0 : count, question->by, json);
 	free(couple.list);
 	differ_fini(&couple.differ);
 	for (side = 0; side < 2; side++)

@@ -3,7 +3,7 @@
 import { ask, isReport } from "./data.js";
 import { bytes, ownerName, signed, signedCount, span, stepEnd, usualMoments } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
-import { groupWords } from "./places.js";
+import { groupWords, siteOf } from "./places.js";
 import { differenceOf, groupTools } from "./timeline.js";
 import { mainPool } from "./ranks.js";
 
@@ -74,7 +74,7 @@ function drawCompared() {
       make("td", `number ${after > before ? "grew" : "shrank"}`, signed(after - before)), make("td", "wide", changeBar(after - before, largest)),
       make("td", "number", compared.near ? "" : signedCount(afterBlocks - beforeBlocks)));
     row.title = name;
-    row.addEventListener("click", () => change({ tab: "table", list: null, search: ownerName(name).split("  ")[0], at: state.at ?? sides[0].at }));
+    row.addEventListener("click", () => change({ tab: "table", list: null, search: state.by === "place" ? siteOf(name) : ownerName(name), at: state.at ?? sides[0].at }));
     return row;
   }));
   const list = rows.length === 0 ? make("p", "pale", "Both hold the same memory.") : make("table", "", make("thead", "", head), body);

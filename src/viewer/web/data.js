@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where answers come from: the server, or the file itself if it is a report.
 
+import { learnOwned } from "./places.js";
+
 const embedded = document.getElementById("answers");
 const answers = embedded === null ? null : JSON.parse(embedded.textContent); // by key; those of a string are packed
 const token = new URLSearchParams(location.search).get("token") ?? "";
@@ -28,6 +30,12 @@ async function askReport(key) {
 }
 
 export async function ask(what, question) {
+  const answer = await answerOf(what, question);
+  learnOwned(answer);
+  return answer;
+}
+
+async function answerOf(what, question) {
   if (isReport) return askReport(reportKey(what, question));
   const words = new URLSearchParams(Object.entries(question).filter(([, value]) => value !== undefined && value !== null));
   const key = `${what}?${words}`;

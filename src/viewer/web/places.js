@@ -26,12 +26,18 @@ export function groupWords(by, name) {
   return by === "owner" ? ownerWords(name) : by === "layer" && name.includes("@") ? layerWords(name) : placeName(name);
 }
 
-// A call site or a group of blocks, whose name may end with its owner: "train.py:9 main  (PTA@model@weight)".
-export function placeName(text) {
-  const at = text.lastIndexOf("  ("), owned = at > 0 && text.endsWith(")");
-  const site = (owned ? text.slice(0, at) : text).replaceAll(" -> ", " \u2192 ");
-  return owned ? `${site}  (${ownerWords(text.slice(at + 3, -1))})` : site;
+const owned = new Map(); // names of groups that end with an owner: [call site, owner]
+
+// What an answer says of such names, [name, call site, owner].
+export function learnOwned(answer) {
+  for (const [name, ...parts] of answer.owned ?? []) owned.set(name, parts);
 }
 
-// The call site of a group, whose name may end with its owner: "train.py:9 main  (weights)".
-export const siteOf = name => name?.split("  (")[0];
+// A call site or a group of blocks, whose name may end with its owner: "train.py:9 main  (PTA@model@weight)".
+export function placeName(text) {
+  const [site, owner] = owned.get(text) ?? [text];
+  return site.replaceAll(" -> ", " \u2192 ") + (owner === undefined ? "" : `  (${ownerWords(owner)})`);
+}
+
+// The call site of a group, without its owner.
+export const siteOf = name => owned.get(name)?.[0] ?? name;

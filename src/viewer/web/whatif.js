@@ -33,7 +33,7 @@ export function whatIfSeries() {
 }
 
 export function whatIfTools() {
-  if (isReport || pool().pool !== "PTA" || !pool().name.includes("GPU") || !pool().figures.includes("reserved") || !page.run.complete || page.run.live) return [];
+  if (isReport || pool().pool !== "PTA" || pool().vendor !== "cuda" || !pool().figures.includes("reserved") || !page.run.complete || page.run.live) return [];
   const known = answer();
   if (known === null) return [button(asking ? "what if ..." : "what if", false, play)];
   if (known.settings === undefined) return [make("span", "", known.refusal ?? known.error)];

@@ -13,7 +13,7 @@ import { hasWhat } from "/web/table.js";
 import { tellSetting } from "/web/whatif.js";
 import { differenceOf, momentOf, rangeRows, stackOrder } from "/web/timeline.js";
 import { colourOf, forgetGroups, setLeaking } from "/web/draw.js";
-import { ownerWords, placeName, setClasses } from "/web/places.js";
+import { learnOwned, ownerWords, placeName, setClasses, siteOf } from "/web/places.js";
 
 const MIB = 1 << 20;
 
@@ -46,9 +46,13 @@ export const claims = {
     setClasses({ "model@weight": "weights", "model@temporary": "temporary tensors" });
     same(["PTA@model@weight", "PTA@model@temporary@forward", "PTA@model@weights", "HOST@ops@aten", "unknown"].map(ownerWords),
       ["weights", "temporary tensors, forward", "model@weights", "ops@aten", "unknown"]);
-    same(placeName("main (a.c:9) -> take (a.c:1)  (PTA@model@weight)"), "main (a.c:9) \u2192 take (a.c:1)  (weights)");
+    const name = "main (a.c:9) -> take (a.c:1)  (PTA@model@weight)", odd = "a  (b).py:9  (PTA@c  (d))";
+    learnOwned({ owned: [[name, "main (a.c:9) -> take (a.c:1)", "PTA@model@weight"], [odd, "a  (b).py:9", "PTA@c  (d)"]] });
+    same(placeName(name), "main (a.c:9) \u2192 take (a.c:1)  (weights)");
+    same([odd, "a  (b).py:9"].map(siteOf), ["a  (b).py:9", "a  (b).py:9"]);
+    same([odd, "a  (b).py:9"].map(placeName), ["a  (b).py:9  (c  (d))", "a  (b).py:9"]);
     setClasses(undefined);
-    same(placeName("t.py:9  (PTA@model@weight)"), "t.py:9  (model@weight)");
+    same(placeName(name), "main (a.c:9) \u2192 take (a.c:1)  (model@weight)");
   },
   "counts that fall have the sign of sizes that fall": () => same([0, 3, -1200].map(format.signedCount), ["0", "+3", "\u22121,200"]),
   "a setting says what it would reserve and what that saves": () => same([tellSetting({ set: "expandable_segments:True", reserved_peak: 2 * MIB }, 3 * MIB), tellSetting({ set: "", reserved_peak: MIB }, MIB)],
