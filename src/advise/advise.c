@@ -21,6 +21,17 @@ const char *advise_rule_word(enum advise_rule rule)
 	return words[rule];
 }
 
+static int make_curve(const struct advising *advising, uint64_t **out)
+{
+	if (advising->span == NULL)
+		return 0;
+	*out = malloc((advising->span->width + 1) * sizeof(**out));
+	if (*out == NULL)
+		return -ENOMEM;
+	editor_curve(&advising->editor, advising->span, *out);
+	return 0;
+}
+
 int advising_offer(struct advising *advising, struct advise_offer *offer)
 {
 	size_t at;
@@ -30,6 +41,17 @@ int advising_offer(struct advising *advising, struct advise_offer *offer)
 		return 0;
 	if (array_reserve(&advising->offers, &advising->offer_room, advising->offer_count + 1,
 			  sizeof(*advising->offers)) != 0)
+		return -ENOMEM;
+	if (advising->reserves) {
+		int status = reserving_play(&advising->reserving, &advising->editor,
+					    offer->rule == ADVISE_RULE_offload, &offer->reserved);
+
+		if (status != 0)
+			return status;
+		if (offer->reserved.low < offer->peak)
+			offer->reserved.low = min_u64(offer->peak, offer->reserved.high);
+	}
+	if (make_curve(advising, &offer->curve) != 0)
 		return -ENOMEM;
 	advising->offers[advising->offer_count++] = *offer;
 	return 0;
@@ -114,6 +136,41 @@ const struct advise_offer *advise_under_limit(const struct advising *advising)
 	return found;
 }
 
+static bool is_same(const struct advise_offer *a, const struct advise_offer *b)
+{
+	/* Without a class each line is a change of its own. */
+	return a->rule == b->rule && strcmp(a->kind, b->kind) == 0 &&
+	       (a->kind[0] != '\0' || strcmp(a->line, b->line) == 0);
+}
+
+size_t advise_best(const struct advising *advising, const struct advise_offer *out[ADVISE_SHOWN])
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < advising->offer_count && count < ADVISE_SHOWN; i++) {
+		const struct advise_offer *offer = &advising->offers[i];
+		bool known = false;
+
+		for (size_t k = 0; k < count; k++)
+			known |= is_same(out[k], offer);
+		if (!known)
+			out[count++] = offer;
+	}
+	return count;
+}
+
+static int prepare_pool(struct advising *advising, const struct advise_history *history)
+{
+	struct reserving *reserving = &advising->reserving;
+	int status = reserving_init(reserving, advising->record, advising->editor.pool, history);
+
+	advising->reserves = status == 0 && reserving->refusal[0] == '\0';
+	advising->editor.lists = advising->reserves;
+	if (reserving->refusal[0] != '\0')
+		advising_refuse(advising, "Reserved bytes: %s", reserving->refusal);
+	return status;
+}
+
 int advise_pool_init(struct advising *advising, const struct advise_record *record,
 		     struct replay *replay, uint32_t pool, const struct advise_wish *wish)
 {
@@ -128,8 +185,13 @@ int advise_pool_init(struct advising *advising, const struct advise_record *reco
 				      .replay = replay,
 				      .limit = wish->limit,
 				      .bandwidth = wish->bandwidth,
+				      .span = wish->span,
 				      .peak = record->pools[pool].peak};
 	status = editor_init(&advising->editor, record, pool);
+	if (status == 0)
+		status = make_curve(advising, &advising->curve);
+	if (status == 0 && wish->history != NULL)
+		status = prepare_pool(advising, wish->history);
 	if (status == 0)
 		find_steps(advising);
 	for (size_t i = 0; i < ADVISE_RULES && status == 0; i++) {
@@ -145,7 +207,11 @@ int advise_pool_init(struct advising *advising, const struct advise_record *reco
 void advise_pool_fini(struct advising *advising)
 {
 	editor_fini(&advising->editor);
+	reserving_fini(&advising->reserving);
+	for (size_t i = 0; i < advising->offer_count; i++)
+		free(advising->offers[i].curve);
 	free(advising->offers);
+	free(advising->curve);
 	strbuf_fini(&advising->refused);
 	*advising = (struct advising){0};
 }

@@ -10,6 +10,7 @@
 
 #include "advise/advise_record.h"
 #include "advise/editor.h"
+#include "advise/reserving.h"
 #include "base/strbuf.h"
 
 enum advise_rule {
@@ -24,9 +25,11 @@ enum advise_rule {
 
 struct advise_offer {
 	enum advise_rule rule;
-	uint64_t peak;	/* with the change */
-	char what[200]; /* "checkpoint Block (12 of them)" */
-	char kind[100]; /* class of the modules; "" */
+	uint64_t peak;		       /* with the change */
+	struct what_if_range reserved; /* of the pool then; `high` 0: not known */
+	uint64_t *curve;	       /* over the span that was asked for; NULL: none was */
+	char what[200];		       /* "checkpoint Block (12 of them)" */
+	char kind[100];		       /* class of the modules; "" */
 	/* "all", "first half", "last half", "every other", "first 3", "last 3"; "" */
 	char which[40];
 	uint32_t modules; /* how many */
@@ -42,6 +45,10 @@ struct advise_offer {
 struct advise_wish {
 	uint64_t limit;	    /* 0: none */
 	uint64_t bandwidth; /* between device and host, bytes a second; 0: not known */
+	/* Of the pool; NULL: reserved bytes are not asked for. */
+	const struct advise_history *history;
+	/* Of curves; NULL: none are asked for. */
+	const struct editor_span *span;
 };
 
 /* What advise has to say about a pool. */
@@ -49,8 +56,12 @@ struct advising {
 	const struct advise_record *record;
 	struct replay *replay; /* for lines of source */
 	struct editor editor;
-	uint64_t limit;	    /* 0: none */
-	uint64_t bandwidth; /* between device and host, bytes a second; 0: not known */
+	struct reserving reserving;
+	bool reserves;			/* what the pool reserves is known */
+	const struct editor_span *span; /* of curves, or NULL */
+	uint64_t *curve;		/* of the record */
+	uint64_t limit;			/* 0: none */
+	uint64_t bandwidth;		/* between device and host, bytes a second; 0: not known */
 	uint64_t peak;
 	uint32_t step;		     /* in which it is, 0: before the first */
 	double step_seconds;	     /* 0: not known */
@@ -68,6 +79,10 @@ void advise_pool_fini(struct advising *advising);
 
 /* The cheapest offer under the limit; NULL: none is. */
 const struct advise_offer *advise_under_limit(const struct advising *advising);
+
+/* The best ones, one of each rule and class. Returns how many. */
+#define ADVISE_SHOWN 5u
+size_t advise_best(const struct advising *advising, const struct advise_offer *out[ADVISE_SHOWN]);
 
 const char *advise_rule_word(enum advise_rule rule);
 

@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "trace/run.h"
 
 #define ROOM(record, what)                                                                         \
 	array_reserve(&(record)->what##s, &(record)->what##_room, (record)->what##_count + 1,      \
@@ -43,8 +44,8 @@ static int add_moment(struct advise_record *record, uint32_t block, bool comes)
 	int status = ROOM(record, moment);
 
 	if (status == 0)
-		record->moments[record->moment_count++] =
-			(struct advise_moment){.block = block, .comes = comes};
+		record->moments[record->moment_count++] = (struct advise_moment){
+			.time_ns = record->now_ns, .block = block, .comes = comes};
 	return status;
 }
 
@@ -190,6 +191,7 @@ int advise_record_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct advise_record *record = arg;
 
+	record->now_ns = run_wall_ns(replay_run(replay), replay_totals(replay)->last_ns);
 	switch (row->kind) {
 	case ROW_ATEN_START:
 		return operator_starts(record, row->tid);
@@ -540,6 +542,7 @@ int advise_record_event(void *arg, struct replay *replay, const struct trace_eve
 	struct advise_record *record = arg;
 	uint32_t step = replay_steps(replay);
 
+	record->now_ns = run_wall_ns(replay_run(replay), event->time_ns);
 	if (record->step_count == 0 || record->steps[record->step_count - 1].step != step) {
 		if (ROOM(record, step) != 0)
 			return -ENOMEM;

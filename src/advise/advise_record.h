@@ -80,6 +80,7 @@ struct advise_node {
 
 /* One moment: a block that comes or goes. Neither: something else. */
 struct advise_moment {
+	uint64_t time_ns; /* since the epoch */
 	uint32_t block;
 	bool comes;
 };
@@ -120,6 +121,7 @@ struct advise_record {
 	struct map by_id;     /* allocation id -> block */
 	struct map by_layer;  /* hash of a layer -> module */
 	struct map by_number; /* number of a node -> index, until the record is complete */
+	uint64_t now_ns;      /* since the epoch */
 	uint32_t running;     /* the node that the backward pass is in, ADVISE_NONE */
 	uint32_t tid;	      /* the thread that ran modules */
 	bool threads;	      /* several did */

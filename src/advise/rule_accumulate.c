@@ -191,8 +191,9 @@ static uint64_t edit(struct work *work, bool second)
 			editor_resize(editor, (uint32_t)i, part(block->bytes, pass, second));
 		} else if (pass != NULL && second && block->kind == CLASS_gradient &&
 			   block->born > pass->from) {
-			editor_span(editor, pass->from, block->born, block->bytes);
-			editor_span(editor, block->born, added(work, block->born), block->bytes);
+			editor_span(editor, (uint32_t)i, pass->from, block->born, block->bytes);
+			editor_span(editor, (uint32_t)i, block->born, added(work, block->born),
+				    block->bytes);
 		}
 	}
 	return editor_peak(editor, &at);

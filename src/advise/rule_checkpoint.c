@@ -114,6 +114,7 @@ static void run_again(struct sets *sets, const struct chosen *one)
 	const struct advise_record *record = sets->record;
 	const struct advise_call *call = &record->calls[one->call];
 	size_t at = one->runs_again;
+	uint64_t copy = (uint64_t)(one - sets->chosen) + 1;
 
 	for (size_t i = call->start; i < one->stops; i++) {
 		const struct advise_moment *moment = &record->moments[i];
@@ -124,8 +125,10 @@ static void run_again(struct sets *sets, const struct chosen *one)
 		    block->born < call->start || sets_is_kept(block) ||
 		    is_there_already(sets, moment->block, one))
 			continue;
-		editor_pass(sets->editor, at,
-			    moment->comes ? (int64_t)block->bytes : -(int64_t)block->bytes);
+		if (moment->comes)
+			editor_comes_again(sets->editor, moment->block, copy, at);
+		else
+			editor_goes_again(sets->editor, moment->block, copy, at);
 	}
 	for (size_t i = call->start; i < one->stops; i++) {
 		const struct advise_moment *moment = &record->moments[i];
@@ -139,9 +142,9 @@ static void run_again(struct sets *sets, const struct chosen *one)
 			continue;
 		until = second_end(sets, moment->block, one);
 		if (until <= at)
-			editor_pass(sets->editor, at, -(int64_t)block->bytes);
+			editor_goes_again(sets->editor, moment->block, copy, at);
 		else
-			editor_add(sets->editor, until, -(int64_t)block->bytes);
+			editor_ends_again(sets->editor, moment->block, copy, until);
 	}
 }
 

@@ -150,7 +150,7 @@ static void edit(struct sets *sets)
 		    sets_chosen_of(sets, save->node) == NULL || node == NULL ||
 		    node->number != save->node || node->runs == ADVISE_NEVER)
 			continue;
-		editor_span(sets->editor, node->runs, node->released, save->bytes);
+		editor_span(sets->editor, save->block, node->runs, node->released, save->bytes);
 	}
 }
 

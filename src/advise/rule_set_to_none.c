@@ -43,9 +43,8 @@ static size_t drop(struct advising *advising, uint32_t block, size_t after, size
 	if (one->pool != advising->editor.pool || one->kind != CLASS_gradient ||
 	    zeroed == ADVISE_NEVER)
 		return 0;
-	editor_add(&advising->editor, zeroed, -(int64_t)one->bytes);
-	editor_add(&advising->editor, until == one->died ? until : added_goes(record, block, until),
-		   (int64_t)one->bytes);
+	editor_absent(&advising->editor, block, zeroed,
+		      until == one->died ? until : added_goes(record, block, until));
 	return 1;
 }
 

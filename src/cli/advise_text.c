@@ -8,37 +8,13 @@
 #include "findings/say.h"
 #include "sink/project.h"
 
-#define LINES_MAX 5
+#define RESERVED_WIDTH 24 /* "reserves 100.5-108.1 MiB" */
 
 static void pad(struct strbuf *out, size_t from, size_t width)
 {
 	do
 		strbuf_add_char(out, ' ');
 	while (out->length - from < width);
-}
-
-static bool is_same(const struct advise_offer *a, const struct advise_offer *b)
-{
-	/* Without a class each line is a change of its own. */
-	return a->rule == b->rule && strcmp(a->kind, b->kind) == 0 &&
-	       (a->kind[0] != '\0' || strcmp(a->line, b->line) == 0);
-}
-
-/* The best ones, one of each rule and class. Returns how many. */
-static size_t choose(const struct advising *advising, const struct advise_offer **out)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < advising->offer_count && count < LINES_MAX; i++) {
-		const struct advise_offer *offer = &advising->offers[i];
-		bool known = false;
-
-		for (size_t k = 0; k < count; k++)
-			known |= is_same(out[k], offer);
-		if (!known)
-			out[count++] = offer;
-	}
-	return count;
 }
 
 static void add_cost(struct strbuf *out, const struct advising *advising,
@@ -91,7 +67,7 @@ static const char *short_line(const struct advise_offer *offer)
 static size_t cost_width(const struct advising *advising, const struct advise_offer *const *shown,
 			 size_t count)
 {
-	size_t width = 26;
+	size_t width = advising->reserves ? 0 : 26;
 
 	for (size_t i = 0; i < count; i++) {
 		struct strbuf cost = {0};
@@ -102,6 +78,30 @@ static size_t cost_width(const struct advising *advising, const struct advise_of
 		strbuf_fini(&cost);
 	}
 	return width;
+}
+
+/* "reserves 6.9-7.1 GiB"; nothing where it is not known. */
+static void add_reserved(struct strbuf *out, const struct advise_offer *offer)
+{
+	struct strbuf low = {0}, high = {0};
+	const char *unit;
+
+	if (offer->reserved.high == 0)
+		return;
+	strbuf_add_size(&low, offer->reserved.low);
+	strbuf_add_size(&high, offer->reserved.high);
+	unit = strchr(strbuf_str(&high), ' ');
+	strbuf_add_str(out, "reserves ");
+	if (strcmp(strbuf_str(&low), strbuf_str(&high)) != 0) {
+		if (unit != NULL && strstr(strbuf_str(&low), unit) != NULL)
+			strbuf_addf(out, "%.*s-", (int)strcspn(strbuf_str(&low), " "),
+				    strbuf_str(&low));
+		else
+			strbuf_addf(out, "%s-", strbuf_str(&low));
+	}
+	strbuf_add_str(out, strbuf_str(&high));
+	strbuf_fini(&low);
+	strbuf_fini(&high);
 }
 
 static void add_offer(const struct advising *advising, const struct advise_offer *offer,
@@ -117,6 +117,12 @@ static void add_offer(const struct advising *advising, const struct advise_offer
 	pad(out, from, width + 2);
 	from = out->length;
 	add_cost(out, advising, offer);
+	if (advising->reserves && (offer->reserved.high != 0 || offer->line[0] != '\0')) {
+		pad(out, from, cost + 2);
+		from = out->length;
+		add_reserved(out, offer);
+		cost = RESERVED_WIDTH;
+	}
 	if (offer->line[0] != '\0') {
 		pad(out, from, cost + 2);
 		strbuf_add_str(out, short_line(offer));
@@ -148,19 +154,28 @@ static void add_limit(const struct advising *advising, struct strbuf *out)
 	add_cost(out, advising, offer);
 	strbuf_add_str(out, "; the peak is then ");
 	strbuf_add_size(out, offer->peak);
+	if (offer->reserved.high != 0) {
+		strbuf_add_str(out, ", and the pool ");
+		add_reserved(out, offer);
+	}
 	strbuf_add_str(out, ".\n");
 }
 
 void advise_text(const struct advising *advising, struct strbuf *out)
 {
 	const struct advise_pool *pool = &advising->record->pools[advising->editor.pool];
-	const struct advise_offer *shown[LINES_MAX];
-	size_t count = choose(advising, shown), width = 0;
+	const struct advise_offer *shown[ADVISE_SHOWN];
+	size_t count = advise_best(advising, shown), width = 0;
 
 	strbuf_add_str(out, "Advice for ");
 	say_device(out, pool->vendor, pool->device);
 	strbuf_add_str(out, " (peak ");
 	strbuf_add_size(out, advising->peak);
+	if (advising->reserves) {
+		strbuf_add_str(out, ", ");
+		strbuf_add_size(out, advising->reserving.recorded.reserved_peak);
+		strbuf_add_str(out, " reserved");
+	}
 	if (advising->step != 0)
 		strbuf_addf(out, ", step %" PRIu32, advising->step);
 	strbuf_add_str(out, ")\n");
@@ -198,6 +213,10 @@ static void json_offer(const struct advising *advising, const struct advise_offe
 	}
 	json_u64(json, "saved_bytes", advising->peak - offer->peak);
 	json_u64(json, "peak_bytes", offer->peak);
+	if (offer->reserved.high != 0) {
+		json_u64(json, "reserved_low", offer->reserved.low);
+		json_u64(json, "reserved_high", offer->reserved.high);
+	}
 	if (offer->cost != NULL)
 		json_string(json, "cost", offer->cost);
 	if (offer->cost == NULL && offer->seconds >= 0)
@@ -222,6 +241,8 @@ void advise_json(const struct advising *advising, struct json *json)
 	json_object(json, NULL);
 	json_string(json, "device", device);
 	json_u64(json, "peak_bytes", advising->peak);
+	if (advising->reserves)
+		json_u64(json, "reserved_peak", advising->reserving.recorded.reserved_peak);
 	if (advising->step != 0)
 		json_u64(json, "step", advising->step);
 	json_array(json, "advice");

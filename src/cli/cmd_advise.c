@@ -5,46 +5,27 @@
 #include "cli/cli.h"
 #include "cli/pool_answers.h"
 #include "cli/reading.h"
+#include "engine/advise_run.h"
 #include "engine/input.h"
 #include "engine/pass.h"
 #include "trace/session.h"
 
-/* Why a record has no advice; NULL: it has all that is needed. */
-static const char *lacking(const struct advise_record *record, const struct replay *replay)
-{
-	if (replay_totals(replay)->dropped_events > 0)
-		return "its oldest part was dropped to stay within --max-disk";
-	if (record->call_count == 0)
-		return "it has no calls of modules; record it with --call-stack=python --analysis=decompose";
-	if (record->node_count == 0)
-		return "nothing is trained in it, or PyTorch is older than 2.1";
-	return NULL;
-}
-
-/* Pools on devices; where there are none, CPU tensors. */
-static bool is_asked_for(const struct advise_record *record, uint32_t pool)
-{
-	bool devices = false;
-
-	for (size_t i = 0; i < record->pool_count; i++)
-		devices |= record->pools[i].device != DEVICE_HOST && record->pools[i].peak > 0;
-	return record->pools[pool].peak > 0 &&
-	       (record->pools[pool].device != DEVICE_HOST) == devices;
-}
-
-static int answer_pools(struct pool_answers *answers, const struct advise_record *record,
+static int answer_pools(struct pool_answers *answers, const struct advise_run *run,
 			struct replay *replay)
 {
 	int status = 0;
 
-	for (size_t i = 0; i < record->pool_count && status == 0; i++) {
+	for (size_t i = 0; i < run->record.pool_count && status == 0; i++) {
 		struct advising advising;
+		struct advise_history history;
 		struct advise_wish wish = {.limit = answers->options->limit.bytes,
 					   .bandwidth = answers->options->bandwidth.bytes};
 
-		if (!is_asked_for(record, (uint32_t)i))
+		if (!advise_run_is_for(run, i))
 			continue;
-		status = advise_pool_init(&advising, record, replay, (uint32_t)i, &wish);
+		if (advise_run_history(run, i, &history))
+			wish.history = &history;
+		status = advise_pool_init(&advising, &run->record, replay, (uint32_t)i, &wish);
 		if (status == 0 && answers->options->json)
 			advise_json(&advising, &answers->json);
 		else if (status == 0)
@@ -59,29 +40,29 @@ static int answer_pools(struct pool_answers *answers, const struct advise_record
 static int answer_opened(struct pool_answers *answers, struct input *opened, const char *word)
 {
 	struct elf_cache elves = {0};
-	struct advise_record record = {0};
+	struct advise_run run = {0};
 	struct mscope_error err = {0};
 	struct pass pass = {0};
 	struct pass_setup setup = {.elves = &elves,
 				   .run = opened->run,
 				   .analysis = SESSION_DECOMPOSE,
-				   .row = advise_record_row,
-				   .event = advise_record_event,
-				   .event_arg = &record};
+				   .row = advise_run_row,
+				   .event = advise_run_event,
+				   .event_arg = &run};
 	const char *why = NULL;
 	int r = pass_open(&pass, &setup, &err);
 
 	if (r == 0)
 		r = pass_all(&pass, &err);
 	if (r == 0)
-		r = advise_record_end(&record, pass.replay);
+		r = advise_run_end(&run, pass.replay);
 	if (r == 0)
-		why = lacking(&record, pass.replay);
+		why = advise_run_lacks(&run, pass.replay);
 	if (r == 0 && why == NULL)
-		r = answer_pools(answers, &record, pass.replay);
+		r = answer_pools(answers, &run, pass.replay);
 	pass_close(&pass);
 	elf_cache_fini(&elves);
-	advise_record_fini(&record);
+	advise_run_fini(&run);
 	if (r < 0)
 		cli_say("cannot read %s: %s", word,
 			err.message[0] != '\0' ? err.message : mscope_status_str(r));

@@ -630,3 +630,84 @@ int what_if_answer(struct what_if *out, const struct pool_history *history,
 	}
 	return answer_settings(out, choice);
 }
+
+/* ---- a record that was edited ---- */
+
+static void range_take(struct what_if_range *range, const struct play *play)
+{
+	uint64_t peak = play->result.figures.reserved_peak;
+
+	if (peak < range->low)
+		range->low = peak;
+	if (peak > range->high)
+		range->high = peak;
+}
+
+/* Each request may be as much smaller as the one that it is a copy of. */
+static int copy_slack(const struct what_if *w, const uint32_t *like, struct program *program)
+{
+	uint32_t *of = calloc(w->history->event_count + 1, sizeof(*of));
+
+	if (of == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < w->program.event_count; i++)
+		if (w->program.events[i].kind == PROGRAM_REQUEST)
+			of[w->program.sources[i]] = w->program.slack[w->program.events[i].id];
+	for (size_t i = program->older_count; i < program->event_count; i++)
+		if (program->events[i].kind == PROGRAM_REQUEST && program->sources[i] != 0 &&
+		    like[program->sources[i] - 1] != 0)
+			program->slack[program->events[i].id] = of[like[program->sources[i] - 1]];
+	free(of);
+	return 0;
+}
+
+static int play_orders(const struct program *program, struct play *plays, uint32_t count,
+		       struct what_if_range *out)
+{
+	int status = play_all(program, plays, 1);
+
+	if (status == 0 && plays[0].result.ties)
+		status = play_all(program, plays + 1, count - 1);
+	else
+		count = 1;
+	for (uint32_t i = 0; i < count && status == 0; i++)
+		range_take(out, &plays[i]);
+	return status;
+}
+
+int what_if_play_changed(const struct what_if *w, const struct pool_history *changed,
+			 const uint32_t *like, uint32_t orders, struct what_if_range *out)
+{
+	struct twin_conditions conditions = what_if_conditions(w);
+	struct play *plays = calloc(orders, sizeof(*plays));
+	struct mscope_error ignored = {0};
+	struct program program, varied;
+	int status = program_make(&program, changed);
+
+	if (plays == NULL)
+		status = -ENOMEM;
+	if (status == 0)
+		status = twin_settings_parse(w->history->settings, &w->release,
+					     &conditions.settings, &ignored);
+	for (uint32_t i = 0; i < orders && status == 0; i++) {
+		plays[i].conditions = conditions;
+		what_if_order(&plays[i].conditions, i);
+	}
+	if (status == 0)
+		status = play_orders(&program, plays, orders, out);
+	if (status == 0 && program.slack != NULL)
+		status = copy_slack(w, like, &program);
+	for (uint32_t k = 0; k < SLACK_PLAYS && status == 0 && program.slack != NULL; k++) {
+		status = program_vary(&program, k, &varied);
+		if (status != 0)
+			break;
+		what_if_order(&plays[0].conditions, k % SLACK_ORDERS);
+		status = play_all(&varied, plays, 1);
+		if (status == 0)
+			range_take(out, &plays[0]);
+		free(varied.events);
+	}
+	free(plays);
+	program_fini(&program);
+	return status;
+}

@@ -66,6 +66,19 @@ void what_if_order(struct twin_conditions *conditions, uint32_t number);
 uint32_t what_if_orders(size_t events, size_t plays);
 void what_if_fini(struct what_if *out);
 
+/* What a pool reserves at its peak: with one order of the driver's addresses or another, and with requests of one size or another. */
+struct what_if_range {
+	uint64_t low, high;
+};
+
+/*
+ * Plays an edited copy of the history of an answer that is not refused, under the run's own settings. `like`: of each event of the copy
+ * the number of the event that it is or is a copy of, from 1; 0: it is new. At most `orders` orders of addresses are tried. `out` grows
+ * by what comes out. 0 or -ENOMEM.
+ */
+int what_if_play_changed(const struct what_if *w, const struct pool_history *changed,
+			 const uint32_t *like, uint32_t orders, struct what_if_range *out);
+
 /* The settings that are tried unless others are named. */
 extern const char *const WHAT_IF_USUAL[];
 extern const size_t WHAT_IF_USUAL_COUNT;

@@ -7,7 +7,7 @@
                                        prints a line of JSON each: the most memory that PyTorch's profiler counts
 
 With DEVICE=cuda in the environment they are trained on a GPU, with 32 times the batch, and PyTorch's pool says what was requested; with DEVICE=npu
-on an NPU, with the batch as it is. On both, torch.autograd.graph.save_on_cpu() is tried around the same modules.
+on an NPU. TIMES says how many times the batch it is, CLASS that only modules of this class are of interest. On both, torch.autograd.graph.save_on_cpu() is tried around the same modules.
 
 A network is transformer, cnn, unet, rnn, lstm, room (that is made once and kept), nested, keeps (gradients that are set to zero), compiled
 (torch.compile), again (checkpoints already), or a number: the seed of a random one.
@@ -28,6 +28,8 @@ from torch.utils.checkpoint import checkpoint
 STEPS = 3
 DEVICE = os.environ.get("DEVICE", "cpu")
 ON_GPU = DEVICE == "cuda"
+CLASS = os.environ.get("CLASS")
+TIMES = int(os.environ.get("TIMES", 32 if ON_GPU else 1))
 if DEVICE == "npu":
     import torch_npu  # noqa: F401
 ROOM = []
@@ -311,7 +313,7 @@ class HalfAdam(torch.optim.Optimizer):
 def batches(data, parts):
     """The batch, or parts of it, each made when it is needed."""
     for part in range(parts):
-        batch = torch.cat([data()] * 32) if ON_GPU else data()
+        batch = torch.cat([data()] * TIMES)
         batch = (batch if parts == 1 else batch.chunk(parts)[part].clone()).to(DEVICE)
         yield batch
         del batch
@@ -425,9 +427,13 @@ def say(name, rule, peak, **more):
 def truth(name):
     say(name, "plain", apart(lambda: peak_of(name)))
     for kind, which, paths in apart(lambda: list(variants(name))):
+        if CLASS not in (None, kind):
+            continue
         say(name, "checkpoint", apart(lambda: peak_of(name, functools.partial(with_checkpoints, paths))), **{"class": kind, "which": which})
         if DEVICE != "cpu":
             say(name, "offload", apart(lambda: peak_of(name, functools.partial(with_offload, paths))), **{"class": kind, "which": which})
+    if CLASS is not None:
+        return
     if name == "keeps":
         say(name, "optimizer_state", apart(lambda: peak_of(name, dtype=torch.bfloat16)))
     say(name, "accumulate", apart(lambda: peak_of(name, parts=2)))
