@@ -11,6 +11,7 @@
 #include "findings/site.h"
 #include "base/array.h"
 #include "base/map.h"
+#include "engine/advise_curves.h"
 #include "engine/what_if_curves.h"
 #include "sink/report_watch.h"
 #include "viewer/groups.h"
@@ -376,6 +377,24 @@ void answer_what_if(struct model *model, const struct question *question, struct
 	if (question->pool < model->pool_count && model->complete &&
 	    model->pools[question->pool].pool == POOL_pta)
 		what_if_curves(model->word, model->pools[question->pool].device, &span, json);
+}
+
+void answer_advise(struct model *model, const struct question *question, struct json *json)
+{
+	if (question->pool < model->pool_count && model->complete &&
+	    answer_has_advice(model, question->pool))
+		advise_curves(model->word,
+			      &(struct advise_question){
+				      model->pools[question->pool].pool,
+				      model->pools[question->pool].device,
+				      {question->from_ns, question->to_ns, question->width}},
+			      json);
+}
+
+bool answer_has_advice(const struct model *model, size_t pool)
+{
+	return !model->is_live && replay_has_layers(model->pass.replay) &&
+	       (model->pools[pool].pool == POOL_pta || model->pools[pool].pool == POOL_host);
 }
 
 /* ---- series ---- */

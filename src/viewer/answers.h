@@ -89,6 +89,11 @@ void answer_segments(struct model *model, const struct question *question, struc
 /* What a pool of PyTorch would reserve from `from` to `to` under other settings, best first; "refusal" says why that is not known. */
 void answer_what_if(struct model *model, const struct question *question, struct json *json);
 
+/* What a pool would hold from `from` to `to` after the best changes of the program; "refusal" says why that is not known. */
+void answer_advise(struct model *model, const struct question *question, struct json *json);
+/* Whether that may be asked about a pool. */
+bool answer_has_advice(const struct model *model, size_t pool);
+
 /* What was not used well, as `info` tells it. */
 void answer_waste(struct model *model, const struct question *question, struct json *json);
 

@@ -18,6 +18,7 @@
 #include "analysis/leaks.h"
 #include "base/array.h"
 #include "sink/report.h"
+#include "viewer/answers.h"
 #include "viewer/directories.h"
 #include "viewer/page.h"
 #include "viewer/ranks.h"
@@ -264,6 +265,12 @@ static void add_pool(struct file *file, const struct model *model, size_t run, s
 	}
 	add_stacks(file, model, run, pool);
 	add_tables(file, run, pool);
+	if (answer_has_advice(model, pool)) {
+		(void)snprintf(key, sizeof(key), "%zu/%zu//", run, pool);
+		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&width=%u", run, pool,
+			       WIDTH);
+		file->left_out += !add(file, "advise", key, query);
+	}
 }
 
 /* Where blocks lie: at the peak, and over time. */

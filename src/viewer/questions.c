@@ -326,7 +326,7 @@ static const struct {
 	{"moment", answer_moment},   {"events", answer_events},
 	{"waste", answer_waste},     {"difference", answer_difference},
 	{"highest", answer_highest}, {"segments", answer_segments},
-	{"whatif", answer_what_if},
+	{"whatif", answer_what_if},  {"advise", answer_advise},
 };
 
 static void say_processes(const struct viewed *viewed, struct json *json)

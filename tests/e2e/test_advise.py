@@ -162,3 +162,32 @@ def test_the_same_program_needs_the_same_each_time(msmemscope, python, program, 
         figures.append([(pool["pool"], pool["peak_bytes"], pool["allocations"]) for pool in msmemscope.info(run.project())["pools"]])
     assert len(figures) == 10 and figures[0] != figures[4]
     assert figures[:4] == figures[:1] * 4 and figures[4:] == figures[4:5] * 6, figures
+
+
+def test_the_page_draws_the_memory_after_each_change(msmemscope, python, view, browser):
+    """In `view` and in a report: what advise names, each with a curve that reaches its peak; the recorded one reaches that of the run."""
+    project = record(msmemscope, python, "transformer")["transformer"]
+    pool = advice(msmemscope, project)
+    opened = view(project.path)
+    summary = opened.ask("summary", process=0)
+    [index] = [one["index"] for one in summary["pools"] if one["pool"] == "HOST"]
+    answer = opened.ask("advise", process=0, pool=index, width=700, **{"from": 0, "to": summary["to_ns"]})
+    assert max(answer["used"]) == answer["peak_bytes"] == pool["peak_bytes"] and len(answer["used"]) == 700
+    best = {}
+    for one in pool["advice"]:
+        best.setdefault((one["rule"], one.get("class")), one)
+    names = [one["what"] for one in best.values()][:5]
+    assert [one["what"] for one in answer["advice"]] == names and len(names) >= 3
+    for one, said in zip(answer["advice"], best.values()):
+        assert max(one["used"]) == one["peak_bytes"] == said["peak_bytes"] and one["saved_bytes"] == said["saved_bytes"] and one["line"] == said["line"]
+        assert sum(now < was for now, was in zip(one["used"], answer["used"])) > 20
+        assert one["used"][-1] == answer["used"][-1] or one["what"] == "keep optimizer state in bfloat16"
+    for address in (opened.address, (project.path / "report.html").as_uri()):
+        page = browser()
+        page.open(f"{address}#tab=timeline&pool={index}")
+        page.press("#tools button", "one => one.textContent === 'advice'")
+        page.wait("(document.getElementById('main').dataset.advice ?? '') !== ''")
+        assert page.run("document.getElementById('main').dataset.advice") == names[0]
+        texts = page.run("[...document.querySelectorAll('#advise option')].map(one => one.textContent)")
+        assert [text.split(":")[0] for text in texts] == ["advice", *names] and ", torch_advise.py:" in texts[1]
+        assert page.errors == []

@@ -6,7 +6,7 @@ import { bytes, span } from "./format.js";
 import { button, change, fetchSeries, make, page, pool, show, state } from "./page.js";
 import { siteOf } from "./places.js";
 import { timeAt } from "./pointer.js";
-import { whatIfSeries, whatIfTools } from "./whatif.js";
+import { advice, whatIf } from "./whatif.js";
 
 const LANE = 13; // pixels of a row of ranges
 
@@ -157,8 +157,8 @@ export function drawTimeline(canvas, series, run) {
   const { pen, width, height } = begin(canvas), view = { from: state.from, to: state.to };
   if (series === null || series.most === undefined) return;
   const ranges = rangeRows(run.ranges ?? [], view, 3), lanes = Math.max(0, ...ranges.map(([row]) => row + 1));
-  const other = whatIfSeries();
-  const own = Math.max(most(series, ["most", ...(state.lines ? ["reserved"] : [])]), other === null ? 0 : most(other, ["whatif"])), device = most(series, ["device"]);
+  const other = whatIf.series(), advised = advice.series();
+  const own = Math.max(most(series, ["most", ...(state.lines ? ["reserved"] : [])]), other === null ? 0 : most(other, ["otherwise"])), device = most(series, ["device"]);
   // The device may hold far more of others: then it is told and not drawn, and the pool keeps its room.
   const far = device > 2 * own, top = Math.max(own, state.lines && !far ? device : 0, state.rss ? most(series, ["resident"]) : 0);
   const place = axes(pen, width, height, view, top * (1.08 + lanes * LANE / Math.max(100, height - 60)), run.from_ns);
@@ -177,8 +177,9 @@ export function drawTimeline(canvas, series, run) {
     if (!far) line(pen, series, "device", place, css("--warn"), [2, 3], "device", labels);
   }
   if (state.rss) line(pen, series, "resident", place, css("--good"), [2, 3], "RSS of the process", labels);
-  if (other !== null) line(pen, other, "whatif", place, css("--good"), [8, 3], other.name, labels);
-  canvas.dataset.whatif = other?.name ?? "";
+  if (other !== null) line(pen, other, "otherwise", place, css("--good"), [8, 3], other.name, labels);
+  if (advised !== null) line(pen, advised, "otherwise", place, css("--good"), [4, 3], advised.name, labels);
+  Object.assign(canvas.dataset, { whatif: other?.name ?? "", advice: advised?.name ?? "" });
   if (series.leaked !== undefined) line(pen, series, "leaked", place, leakColour(), [], "leaked", labels);
   drawRanges(pen, place.plot, place.x, ranges);
   drawMarkers(pen, place, run.markers, lanes * LANE);
@@ -269,7 +270,7 @@ export function timeTools(...more) {
   const { run } = page, parts = [...groupTools(), ...more];
   if (state.tab === "timeline" && pool().figures.includes("resident")) parts.push(button("RSS", state.rss, () => change({ rss: !state.rss })));
   if (state.tab === "timeline" && pool().figures.some(one => one !== "used" && one !== "resident")) parts.push(button("reserved, device", state.lines, () => change({ lines: !state.lines })));
-  if (state.tab === "timeline") parts.push(...whatIfTools());
+  if (state.tab === "timeline") parts.push(...whatIf.tools(), ...advice.tools());
   parts.push(axisTool());
   parts.push(button("whole run", false, () => show(run.from_ns, run.to_ns)));
   parts.push(make("span", "", `${span(state.to - state.from)} shown${state.tab === "timeline" ? "; click: moment A, shift click: B" : ""}`));

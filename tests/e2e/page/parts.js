@@ -10,7 +10,7 @@ import { poolLike, sidesQuestion } from "/web/compare.js";
 import { orderSegments, tellHoles, tellSegments } from "/web/segments.js";
 import { chipLeaks } from "/web/findings.js";
 import { hasWhat } from "/web/table.js";
-import { tellSetting } from "/web/whatif.js";
+import { tellChange, tellSetting } from "/web/whatif.js";
 import { differenceOf, momentOf, rangeRows, stackOrder } from "/web/timeline.js";
 import { colourOf, forgetGroups, setLeaking } from "/web/draw.js";
 import { learnOwned, ownerWords, placeName, setClasses, siteOf } from "/web/places.js";
@@ -57,6 +57,9 @@ export const claims = {
   "counts that fall have the sign of sizes that fall": () => same([0, 3, -1200].map(format.signedCount), ["0", "+3", "\u22121,200"]),
   "a setting says what it would reserve and what that saves": () => same([tellSetting({ set: "expandable_segments:True", reserved_peak: 2 * MIB }, 3 * MIB), tellSetting({ set: "", reserved_peak: MIB }, MIB)],
     ["expandable_segments:True: 2.00 MiB (\u22121.00 MiB)", "(default): 1.00 MiB"]),
+  "a change says what the pool would hold, reserve, and which line it is": () => same([{ reserved_low: MIB, reserved_high: 2 * MIB }, { reserved_low: MIB, reserved_high: MIB }, {}].map(more =>
+    tellChange({ what: "offload A", peak_bytes: MIB, saved_bytes: 2 * MIB, line: "/a/b.py:3", ...more })),
+    ["offload A: 1.00 MiB (\u22122.00 MiB), reserves 1.00 MiB to 2.00 MiB, b.py:3", "offload A: 1.00 MiB (\u22122.00 MiB), reserves 1.00 MiB, b.py:3", "offload A: 1.00 MiB (\u22122.00 MiB), b.py:3"]),
   "ranks are summed up in one sentence": () => same(tellRanks([{ peak: 3 * MIB, length: 2e9 }, { peak: MIB, length: 1e9 }], 3),
     "2 of 3 processes, worst first; 2.00 s across; full colour: up to 3.00 MiB; click one for its timeline"),
   "spans have the unit that reads best": () => same([5, 1500, 2e6, 3.5e9, 600e9, 3 * 3600e9].map(format.span), ["5 ns", "1.5 \u00b5s", "2.0 ms", "3.50 s", "10.0 min", "3.0 h"]),
