@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
+#include "base/index.h"
+
 static int by_id(const void *a, const void *b)
 {
 	const struct block *x = *(const struct block *const *)a,
@@ -26,61 +29,91 @@ static int by_order(const void *a, const void *b, void *arg)
 	return x->first->allocation_id < y->first->allocation_id ? -1 : 1;
 }
 
-static struct map_key key_of(const struct block *block)
+static uint64_t hash_of(const struct block *block)
 {
-	return (struct map_key){(uint64_t)block->context << 32 | block->stack, block->size_bytes};
+	uint64_t hash =
+		((uint64_t)block->context << 32 | block->stack) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return hash + block->size_bytes * UINT64_C(0xd6e8feb86659fd93);
 }
 
-/* Groups of all blocks, which are sorted; `index` gets the number of each. */
-static int make_groups(struct alive *alive, struct map *index)
+/* The group of a block among those of `index`; NULL if it is the first one of a group. */
+static struct alive_group *group_of(const struct alive *alive, const struct index *index,
+				    const struct block *block)
 {
-	size_t i;
+	struct index_search search = index_search(hash_of(block));
+	uint32_t at;
 
-	for (i = 0; i < alive->block_count; i++) {
+	while (index_next(index, &search, &at)) {
+		const struct block *first = alive->groups[at].first;
+
+		if (first->context == block->context && first->stack == block->stack &&
+		    first->size_bytes == block->size_bytes)
+			return &alive->groups[at];
+	}
+	return NULL;
+}
+
+/* Groups of all blocks, which are sorted. */
+static int make_groups(struct alive *alive)
+{
+	struct index index = {0};
+	size_t i, room = 0;
+	int r = 0;
+
+	for (i = 0; i < alive->block_count && r == 0; i++) {
 		const struct block *block = alive->blocks[i];
-		uint64_t *known = map_get(index, key_of(block));
+		struct alive_group *known = group_of(alive, &index, block);
 
 		if (known == NULL) {
-			if (map_put(index, key_of(block), alive->group_count) < 0)
-				return -ENOMEM;
-			alive->groups[alive->group_count++] = (struct alive_group){
-				.first = block, .blocks = 1, .bytes = block->size_bytes};
+			r = array_reserve(&alive->groups, &room, alive->group_count + 1,
+					  sizeof(*alive->groups));
+			if (r == 0)
+				r = index_add(&index, hash_of(block), alive->group_count);
+			if (r == 0)
+				alive->groups[alive->group_count++] = (struct alive_group){
+					.first = block, .blocks = 1, .bytes = block->size_bytes};
 		} else {
-			alive->groups[*known].blocks++;
-			alive->groups[*known].bytes += block->size_bytes;
+			known->blocks++;
+			known->bytes += block->size_bytes;
 		}
 	}
-	return 0;
+	index_fini(&index);
+	return r;
 }
 
 /* Puts the blocks of each group together, in the order of the groups. */
-static void fill_grouped(struct alive *alive, struct map *index)
+static int fill_grouped(struct alive *alive)
 {
+	struct index index = {0};
 	size_t i, at = 0;
+	int r = 0;
 
-	for (i = 0; i < alive->group_count; i++) {
-		*map_get(index, key_of(alive->groups[i].first)) = at;
+	for (i = 0; i < alive->group_count && r == 0; i++) {
 		alive->groups[i].at = at;
 		at += alive->groups[i].blocks;
+		r = index_add(&index, hash_of(alive->groups[i].first), i);
 	}
-	for (i = 0; i < alive->block_count; i++) {
-		uint64_t *next = map_get(index, key_of(alive->blocks[i]));
+	for (i = 0; i < alive->block_count && r == 0; i++) {
+		struct alive_group *group = group_of(alive, &index, alive->blocks[i]);
 
-		alive->grouped[(*next)++] = alive->blocks[i];
+		alive->grouped[group->at++] = alive->blocks[i];
 	}
+	for (i = 0; i < alive->group_count; i++)
+		alive->groups[i].at -= alive->groups[i].blocks;
+	index_fini(&index);
+	return r;
 }
 
 int alive_find(const struct replay *replay, const struct alive_choice *choice, struct alive *out)
 {
 	struct alive alive = {0};
-	struct map index = {0};
 	const struct block *block;
 	size_t cursor = 0, room = replay_count_at_end(replay) + 1;
 
 	alive.blocks = calloc(room, sizeof(const struct block *));
 	alive.grouped = calloc(room, sizeof(const struct block *));
-	alive.groups = calloc(room, sizeof(*alive.groups));
-	if (alive.blocks == NULL || alive.grouped == NULL || alive.groups == NULL)
+	if (alive.blocks == NULL || alive.grouped == NULL)
 		goto fail;
 	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
 		if (choice != NULL && choice->wants != NULL &&
@@ -95,16 +128,16 @@ int alive_find(const struct replay *replay, const struct alive_choice *choice, s
 		alive.bytes += block->size_bytes;
 	}
 	qsort(alive.blocks, alive.block_count, sizeof(const struct block *), by_id);
-	if (make_groups(&alive, &index) < 0)
+	if (make_groups(&alive) < 0)
 		goto fail;
-	qsort_r(alive.groups, alive.group_count, sizeof(*alive.groups), by_order,
-		(void *)(uintptr_t)choice);
-	fill_grouped(&alive, &index);
-	map_fini(&index);
+	if (alive.group_count > 1)
+		qsort_r(alive.groups, alive.group_count, sizeof(*alive.groups), by_order,
+			(void *)(uintptr_t)choice);
+	if (fill_grouped(&alive) < 0)
+		goto fail;
 	*out = alive;
 	return 0;
 fail:
-	map_fini(&index);
 	alive_fini(&alive);
 	return -ENOMEM;
 }

@@ -317,7 +317,7 @@ static bool is_own_place(struct replay *replay, const struct oom *oom,
 {
 	uint32_t n, m, i;
 	const struct python_place *x, *y;
-	const struct frame *a, *b;
+	const uint32_t *a, *b;
 
 	if (place->stack == 0)
 		return place->size_bytes == oom->requested_bytes;
@@ -328,7 +328,7 @@ static bool is_own_place(struct replay *replay, const struct oom *oom,
 	a = replay_frames(replay, place->stack, &n);
 	b = replay_frames(replay, oom->stack, &m);
 	for (i = 0; i < n && i < m; i++) {
-		if (a[i].address != b[i].address)
+		if (replay_frame(replay, a[i])->address != replay_frame(replay, b[i])->address)
 			return false;
 	}
 	return n > 0 && m > 0;

@@ -87,10 +87,11 @@ static bool is_passing(const char *path)
 static const char *library_of(const struct replay *replay, const struct block *block)
 {
 	uint32_t count, i;
-	const struct frame *frames = replay_frames(replay, block->stack, &count);
+	const uint32_t *frames = replay_frames(replay, block->stack, &count);
 
 	for (i = 0; i < count; i++) {
-		const struct module *module = replay_module(replay, frames[i].module);
+		const struct module *module =
+			replay_module(replay, replay_frame(replay, frames[i])->module);
 		const char *name;
 
 		if (module == NULL || module->info.path == NULL || is_passing(module->info.path))

@@ -300,10 +300,10 @@ static void check_rows(struct selftest *test, struct strbuf *log)
 static bool stack_names(struct replay *replay, const struct block *block, const char *function)
 {
 	uint32_t count, i;
-	const struct frame *frames = replay_frames(replay, block->stack, &count);
+	const uint32_t *frames = replay_frames(replay, block->stack, &count);
 
 	for (i = 0; i < count; i++) {
-		if (strstr(replay_frame_text(replay, &frames[i]), function) != NULL)
+		if (strstr(replay_frame_text(replay, frames[i]), function) != NULL)
 			return true;
 	}
 	return false;

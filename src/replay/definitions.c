@@ -270,9 +270,14 @@ size_t replay_stack_count(const struct replay *replay)
 	return replay->definitions.stacks.count > 0 ? replay->definitions.stacks.count : 1;
 }
 
-const struct frame *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count)
+const uint32_t *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count)
 {
 	return stacks_frames(&replay->definitions.stacks, stack, out_count);
+}
+
+const struct frame *replay_frame(const struct replay *replay, uint32_t frame)
+{
+	return stacks_frame(&replay->definitions.stacks, frame);
 }
 
 const struct python_place *replay_places(const struct replay *replay, uint32_t stack,
@@ -286,7 +291,7 @@ bool replay_stack_is_cut(const struct replay *replay, uint32_t stack)
 	return stacks_is_cut(&replay->definitions.stacks, stack);
 }
 
-const char *replay_frame_text(struct replay *replay, const struct frame *frame)
+const char *replay_frame_text(struct replay *replay, uint32_t frame)
 {
 	return stacks_frame_text(&replay->definitions.stacks, frame);
 }
@@ -441,12 +446,13 @@ static void save_code(struct builder *b, const struct codes *codes, uint32_t ind
 static void save_stack(struct builder *b, const struct stacks *stacks, uint32_t index)
 {
 	uint32_t count, place_count, i;
-	const struct frame *frames = stacks_frames(stacks, index, &count);
+	const uint32_t *frames = stacks_frames(stacks, index, &count);
 	const struct python_place *places = stacks_places(stacks, index, &place_count);
 
 	BUILDER_BEGIN(b, kept_stack, 0, .id = index, .c_frames = count,
 		      .python_frames = place_count, .python_cut = stacks_is_cut(stacks, index));
-	builder_payload(b, frames, count * sizeof(*frames));
+	for (i = 0; i < count; i++)
+		builder_payload(b, stacks_frame(stacks, frames[i]), sizeof(struct frame));
 	for (i = 0; i < place_count; i++) {
 		uint64_t word = code_number(places[i].code) | (uint64_t)places[i].offset << 32;
 

@@ -18,86 +18,65 @@ void frame_lines_fini(struct frame_lines *lines)
 {
 	free(lines->all);
 	strbuf_fini(&lines->texts);
-	map_fini(&lines->index);
-	map_fini(&lines->by_hash);
+	index_fini(&lines->by_text);
 	*lines = (struct frame_lines){0};
-}
-
-static struct map_key text_key(const char *text)
-{
-	return (struct map_key){hash_text(text), strlen(text)};
 }
 
 /* Offset of a text, new or known; 0 for none, and when there is no memory. */
 static uint32_t intern(struct frame_lines *lines, const char *text)
 {
-	const uint64_t *known;
+	struct index_search search;
+	uint64_t hash;
+	uint32_t known;
 	size_t at;
 
 	if (text == NULL || text[0] == '\0')
 		return 0;
-	known = map_get(&lines->by_hash, text_key(text));
-	if (known != NULL && strcmp(lines->texts.data + *known, text) == 0)
-		return (uint32_t)*known;
+	hash = hash_text(text);
+	search = index_search(hash);
+	while (index_next(&lines->by_text, &search, &known)) {
+		if (strcmp(lines->texts.data + known, text) == 0)
+			return known;
+	}
 	if (lines->texts.length == 0)
 		strbuf_add_char(&lines->texts, '\0');
 	at = lines->texts.length;
 	if (at + strlen(text) + 1 > LINES_TEXT_BYTES_MAX)
 		return 0;
 	strbuf_add(&lines->texts, text, strlen(text) + 1);
-	if (strbuf_failed(&lines->texts) || map_put(&lines->by_hash, text_key(text), at) < 0)
+	if (strbuf_failed(&lines->texts) || index_add(&lines->by_text, hash, at) < 0)
 		return 0;
 	return (uint32_t)at;
 }
 
-#define CUT 0x80u /* in lines->index */
+_Static_assert(LINES_FRAMES_MAX <= UINT8_MAX, "a frame counts its lines in a byte");
 
-_Static_assert(LINES_FRAMES_MAX < CUT, "a count and the bit share a byte");
-
-static int put(struct frame_lines *lines, struct map_key frame, size_t first, size_t count)
-{
-	return map_put(&lines->index, frame, (uint64_t)first << 8 | count);
-}
-
-int frame_lines_add(struct frame_lines *lines, struct map_key frame,
+int frame_lines_add(struct frame_lines *lines, struct frame_range *range,
 		    const struct lines_frame *frames, size_t count, bool cut)
 {
 	size_t i, first = lines->count;
 
 	if (count > LINES_FRAMES_MAX)
 		count = LINES_FRAMES_MAX;
-	if (array_reserve(&lines->all, &lines->room, first + count, sizeof(*lines->all)) < 0)
+	if (first + count >= UINT32_MAX ||
+	    array_reserve(&lines->all, &lines->room, first + count, sizeof(*lines->all)) < 0)
 		return -ENOMEM;
 	for (i = 0; i < count; i++)
 		lines->all[first + i] =
 			(struct frame_line){.function = intern(lines, frames[i].function),
 					    .file = intern(lines, frames[i].file),
 					    .line = frames[i].line};
-	if (put(lines, frame, first, count | (cut ? CUT : 0)) < 0)
-		return -ENOMEM;
+	*range = (struct frame_range){
+		.first = (uint32_t)first, .count = (uint8_t)count, .known = true, .cut = cut};
 	lines->count += count;
 	return 0;
 }
 
-struct frame_line *frame_lines_get(const struct frame_lines *lines, struct map_key frame,
+struct frame_line *frame_lines_get(const struct frame_lines *lines, const struct frame_range *range,
 				   size_t *out_count)
 {
-	const uint64_t *known = map_get(&lines->index, frame);
-
-	*out_count = known == NULL ? 0 : *known & (CUT - 1);
-	return *out_count == 0 ? NULL : &lines->all[*known >> 8];
-}
-
-bool frame_lines_has(const struct frame_lines *lines, struct map_key frame)
-{
-	return map_get(&lines->index, frame) != NULL;
-}
-
-bool frame_lines_is_whole(const struct frame_lines *lines, struct map_key frame)
-{
-	const uint64_t *known = map_get(&lines->index, frame);
-
-	return known != NULL && !(*known & CUT);
+	*out_count = range->count;
+	return *out_count == 0 ? NULL : &lines->all[range->first];
 }
 
 const char *frame_lines_text(const struct frame_lines *lines, uint32_t offset)
@@ -105,10 +84,11 @@ const char *frame_lines_text(const struct frame_lines *lines, uint32_t offset)
 	return offset == 0 ? NULL : lines->texts.data + offset;
 }
 
-void frame_lines_save(const struct frame_lines *lines, struct map_key frame, struct strbuf *out)
+void frame_lines_save(const struct frame_lines *lines, const struct frame_range *range,
+		      struct strbuf *out)
 {
 	size_t count, i;
-	const struct frame_line *line = frame_lines_get(lines, frame, &count);
+	const struct frame_line *line = frame_lines_get(lines, range, &count);
 
 	for (i = 0; i < count; i++) {
 		struct saved_line saved = {
@@ -118,13 +98,13 @@ void frame_lines_save(const struct frame_lines *lines, struct map_key frame, str
 	}
 }
 
-void frame_lines_load(struct frame_lines *lines, struct map_key frame, const char *data,
+void frame_lines_load(struct frame_lines *lines, struct frame_range *range, const char *data,
 		      size_t bytes)
 {
 	size_t i, count = bytes / sizeof(struct saved_line), first = lines->count;
 
-	if (bytes % sizeof(struct saved_line) != 0 || count > LINES_FRAMES_MAX ||
-	    frame_lines_has(lines, frame) ||
+	if (bytes % sizeof(struct saved_line) != 0 || count > LINES_FRAMES_MAX || range->known ||
+	    first + count >= UINT32_MAX ||
 	    array_reserve(&lines->all, &lines->room, first + count, sizeof(*lines->all)) < 0)
 		return;
 	for (i = 0; i < count; i++) {
@@ -136,8 +116,9 @@ void frame_lines_load(struct frame_lines *lines, struct map_key frame, const cha
 			.file = saved.file < lines->texts.length ? saved.file : 0,
 			.line = saved.line};
 	}
-	if (put(lines, frame, first, count) == 0)
-		lines->count += count;
+	*range = (struct frame_range){
+		.first = (uint32_t)first, .count = (uint8_t)count, .known = true};
+	lines->count += count;
 }
 
 void frame_lines_load_texts(struct frame_lines *lines, const char *data, size_t bytes)
@@ -162,6 +143,6 @@ void frame_lines_load_texts(struct frame_lines *lines, const char *data, size_t 
 		const char *text = lines->texts.data + at;
 
 		next = at + strlen(text) + 1;
-		(void)map_put(&lines->by_hash, text_key(text), at);
+		(void)index_add(&lines->by_text, hash_text(text), at);
 	}
 }

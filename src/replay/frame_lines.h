@@ -9,7 +9,9 @@
 #ifndef MSCOPE_REPLAY_FRAME_LINES_H
 #define MSCOPE_REPLAY_FRAME_LINES_H
 
-#include "base/map.h"
+#include <stdbool.h>
+
+#include "base/index.h"
 #include "base/strbuf.h"
 #include "symbols/lines.h"
 
@@ -21,39 +23,38 @@ struct frame_line {
 	uint8_t origin; /* enum origin, for struct sites; 0: not asked yet */
 };
 
+/* The lines of one frame. */
+struct frame_range {
+	uint32_t first; /* in frame_lines.all */
+	uint8_t count;	/* may be 0: nothing is to be known */
+	bool known;	/* they were added */
+	bool cut;	/* they may be had another time, so that they are not saved */
+};
+
 struct frame_lines {
-	/* Address, module -> first line << 8 | 128 if there may be more | how many. */
-	struct map index;
 	struct frame_line *all;
 	size_t count, room;
-	struct strbuf texts; /* NUL-terminated; the first one is empty */
-	struct map by_hash;  /* hash -> offset in `texts` */
+	struct strbuf texts;  /* NUL-terminated; the first one is empty */
+	struct index by_text; /* offsets in `texts` */
 };
 
 void frame_lines_fini(struct frame_lines *lines);
 
-/*
- * Takes the lines of a frame, of which nothing was known; `count` may be 0: nothing is to be known. `cut`: they may be had another
- * time, so that they are not saved. 0 or -ENOMEM.
- */
-int frame_lines_add(struct frame_lines *lines, struct map_key frame,
+/* Takes the lines of a frame, of which nothing was known. 0 or -ENOMEM. */
+int frame_lines_add(struct frame_lines *lines, struct frame_range *range,
 		    const struct lines_frame *frames, size_t count, bool cut);
 
-/* The lines of a frame, innermost first, borrowed until the next one is added; NULL when it was never added, or has none. */
-struct frame_line *frame_lines_get(const struct frame_lines *lines, struct map_key frame,
+/* The lines of a frame, innermost first, borrowed until the next one is added; NULL when none were added. */
+struct frame_line *frame_lines_get(const struct frame_lines *lines, const struct frame_range *range,
 				   size_t *out_count);
-
-/* Whether it was added, and whether its lines are all that can be known. */
-bool frame_lines_has(const struct frame_lines *lines, struct map_key frame);
-
-bool frame_lines_is_whole(const struct frame_lines *lines, struct map_key frame);
 
 /* A text by its offset; NULL for 0. */
 const char *frame_lines_text(const struct frame_lines *lines, uint32_t offset);
 
 /* Appends the lines of a frame in the form that a packed trace keeps, and takes them. What is malformed is left out. */
-void frame_lines_save(const struct frame_lines *lines, struct map_key frame, struct strbuf *out);
-void frame_lines_load(struct frame_lines *lines, struct map_key frame, const char *data,
+void frame_lines_save(const struct frame_lines *lines, const struct frame_range *range,
+		      struct strbuf *out);
+void frame_lines_load(struct frame_lines *lines, struct frame_range *range, const char *data,
 		      size_t bytes);
 
 /* Takes the texts of a packed trace, before any line of it. */

@@ -213,21 +213,21 @@ static bool is_runtime(const struct replay *replay, const struct frame *frame)
 /* Whether two stacks are of one call of the runtime: below its own frames they are the same. */
 static bool one_call(const struct replay *replay, uint32_t a, uint32_t b)
 {
-	const struct frame *x, *y;
+	const uint32_t *x, *y;
 	uint32_t n, m, i = 0, k = 0;
 
 	x = replay_frames(replay, a, &n);
 	y = replay_frames(replay, b, &m);
 	if (n == 0 || m == 0)
 		return n == m; /* no stacks: pages and size have to do */
-	while (i < n && is_runtime(replay, &x[i]))
+	while (i < n && is_runtime(replay, replay_frame(replay, x[i])))
 		i++;
-	while (k < m && is_runtime(replay, &y[k]))
+	while (k < m && is_runtime(replay, replay_frame(replay, y[k])))
 		k++;
 	if (i == 0 || k == 0 || n - i != m - k)
 		return false;
 	for (; i < n; i++, k++) {
-		if (x[i].address != y[k].address)
+		if (replay_frame(replay, x[i])->address != replay_frame(replay, y[k])->address)
 			return false;
 	}
 	return true;

@@ -572,13 +572,14 @@ struct python_place {
 /* One more than the highest number of a stack. */
 size_t replay_stack_count(const struct replay *replay);
 
-/* The C and the Python frames of a stack, innermost first; NULL if there are none. */
-const struct frame *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count);
+/* The C and the Python frames of a stack, innermost first; NULL if there are none. C frames have numbers; equal ones are one frame. */
+const uint32_t *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count);
+const struct frame *replay_frame(const struct replay *replay, uint32_t frame);
 const struct python_place *replay_places(const struct replay *replay, uint32_t stack,
 					 uint32_t *out_count);
 
 /* Their texts: as backtrace_symbols() of glibc has them, and "file(line): function". Borrowed until the next call. */
-const char *replay_frame_text(struct replay *replay, const struct frame *frame);
+const char *replay_frame_text(struct replay *replay, uint32_t frame);
 const char *replay_place_text(struct replay *replay, const struct python_place *place);
 
 /* A function in a call stack, as people read it: of a script, or of C with inlined functions as lines of their own. */

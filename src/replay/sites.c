@@ -64,13 +64,14 @@ static void complete(const struct frame_lines *lines, struct frame_line *line, c
 }
 
 /* The lines of a frame; `*unknown` is filled and returned for one of which nothing is known. */
-static struct frame_line *lines_at(struct replay *replay, const struct frame *frame,
+static struct frame_line *lines_at(struct replay *replay, uint32_t number,
 				   struct frame_line *unknown, size_t *out_count,
 				   const char **out_module, uint64_t *out_offset)
 {
 	struct stacks *stacks = &replay->definitions.stacks;
+	const struct frame *frame = stacks_frame(stacks, number);
 	const struct module *module = replay_module(replay, frame->module);
-	struct frame_line *lines = stacks_lines(stacks, frame, out_count);
+	struct frame_line *lines = stacks_lines(stacks, number, out_count);
 	size_t i;
 
 	*out_module = module == NULL ? NULL : module->info.path;
@@ -95,7 +96,7 @@ static struct stack_line *add_line(struct sites *sites)
 	return &sites->lines[sites->line_count++];
 }
 
-static int add_frame(struct replay *replay, const struct frame *frame)
+static int add_frame(struct replay *replay, uint32_t frame)
 {
 	struct sites *sites = &replay->definitions.sites;
 	struct frame_line unknown;
@@ -210,7 +211,7 @@ const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stac
 {
 	struct sites *sites = &replay->definitions.sites;
 	uint32_t frame_count, place_count, i, k;
-	const struct frame *frames = replay_frames(replay, stack, &frame_count);
+	const uint32_t *frames = replay_frames(replay, stack, &frame_count);
 	const struct python_place *places = replay_places(replay, stack, &place_count);
 	size_t first;
 	int r = 0;
@@ -221,7 +222,7 @@ const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stac
 	for (i = 0; i < frame_count && r == 0; i++) {
 		size_t before = sites->line_count;
 
-		r = add_frame(replay, &frames[i]);
+		r = add_frame(replay, frames[i]);
 		if (r == 0 && place_count > 0 &&
 		    sites->lines[sites->line_count - 1].origin == ORIGIN_INTERPRETER) {
 			sites->line_count = before;
@@ -234,7 +235,7 @@ const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stac
 	if (r == 0)
 		settle_texts(sites, first, sites->line_count);
 	for (; i < frame_count && r == 0; i++)
-		r = add_frame(replay, &frames[i]);
+		r = add_frame(replay, frames[i]);
 	if (r < 0)
 		return NULL;
 	*out_count = (uint32_t)sites->line_count;
@@ -254,7 +255,7 @@ static void mix(struct map_key *key, uint64_t word)
 static struct map_key key_of(struct replay *replay, uint32_t stack)
 {
 	uint32_t frame_count, place_count, i;
-	const struct frame *frames = replay_frames(replay, stack, &frame_count);
+	const uint32_t *frames = replay_frames(replay, stack, &frame_count);
 	const struct python_place *places = replay_places(replay, stack, &place_count);
 	struct map_key key = {HASH_BEGIN, ~HASH_BEGIN};
 
@@ -264,7 +265,7 @@ static struct map_key key_of(struct replay *replay, uint32_t stack)
 		uint64_t offset;
 		size_t count, k;
 		const struct frame_line *lines =
-			lines_at(replay, &frames[i], &unknown, &count, &module, &offset);
+			lines_at(replay, frames[i], &unknown, &count, &module, &offset);
 
 		for (k = 0; k < count; k++)
 			mix(&key, lines[k].key);
@@ -334,15 +335,14 @@ uint32_t replay_site(struct replay *replay, uint32_t stack)
 #define MISSING_SHOWN 3
 
 /* Whether a frame is the user's own, and has a line: what `found` of its module becomes. */
-static int note_frame(struct replay *replay, struct map *found, const struct frame *frame)
+static int note_frame(struct replay *replay, struct map *found, const struct known_frame *frame)
 {
 	const struct stacks *stacks = &replay->definitions.stacks;
-	struct map_key key = {frame->module, 0};
+	struct map_key key = {frame->frame.module, 0};
 	const uint64_t *known = map_get(found, key);
 	size_t count, i;
-	const struct frame_line *lines = frame_lines_get(
-		&stacks->lines, (struct map_key){frame->address, frame->module}, &count);
-	const struct module *module = replay_module(replay, frame->module);
+	const struct frame_line *lines = frame_lines_get(&stacks->lines, &frame->lines, &count);
+	const struct module *module = replay_module(replay, frame->frame.module);
 	bool line = false, user = false;
 
 	if (module == NULL || (known != NULL && (*known == 1 || count == 0)))
@@ -367,8 +367,10 @@ void replay_line_notes(struct replay *replay, struct strbuf *out)
 	size_t i, cursor = 0, shown = 0;
 
 	strbuf_add(out, strbuf_str(&stacks->line_notes), stacks->line_notes.length);
-	for (i = 0; i < stacks->frame_count; i++)
-		(void)note_frame(replay, &found, &stacks->frames[i]);
+	for (i = 0; i < stacks->frame_count; i++) {
+		if (stacks->frames[i].used)
+			(void)note_frame(replay, &found, &stacks->frames[i]);
+	}
 	while ((module = replay_next_module(replay, &cursor)) != NULL && shown < MISSING_SHOWN) {
 		const uint64_t *known = map_get(&found, (struct map_key){module->info.id, 0});
 

@@ -18,24 +18,63 @@ void stacks_init(struct stacks *stacks, struct modules *modules, const char *roo
 void stacks_fini(struct stacks *stacks)
 {
 	free(stacks->frames);
+	free(stacks->numbers);
 	free(stacks->places);
 	free(stacks->all);
+	index_fini(&stacks->by_address);
 	index_fini(&stacks->by_frames);
-	map_fini(&stacks->texts);
 	strbuf_fini(&stacks->text);
 	frame_lines_fini(&stacks->lines);
 	strbuf_fini(&stacks->line_notes);
 	*stacks = (struct stacks){0};
 }
 
-static uint64_t hash_frames(const struct frame *frames, size_t count)
+/* ---- frames ---- */
+
+int stacks_number(struct stacks *stacks, const struct frame *frame, uint32_t *out)
+{
+	uint64_t hash = frame->address * UINT64_C(0x9e3779b97f4a7c15) + frame->module;
+	struct index_search search = index_search(hash);
+	struct known_frame *known;
+	int r;
+
+	while (index_next(&stacks->by_address, &search, out)) {
+		known = &stacks->frames[*out];
+		if (known->frame.address == frame->address && known->frame.module == frame->module)
+			return 0;
+	}
+	r = array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + 1,
+			  sizeof(*stacks->frames));
+	if (r == 0)
+		r = index_add(&stacks->by_address, hash, stacks->frame_count);
+	if (r < 0)
+		return r;
+	stacks->frames[stacks->frame_count] = (struct known_frame){.frame = *frame};
+	*out = (uint32_t)stacks->frame_count++;
+	return 0;
+}
+
+/* The same of the next frame of the stack that is being defined. */
+static int add_frame(struct stacks *stacks, size_t at, const struct frame *frame)
+{
+	uint32_t *number = &stacks->numbers[stacks->number_count + at];
+	int r = stacks_number(stacks, frame, number);
+
+	if (r == 0)
+		stacks->frames[*number].used = true;
+	return r;
+}
+
+/* ---- stacks ---- */
+
+static uint64_t hash_frames(const uint32_t *numbers, size_t count)
 {
 	uint64_t hash = count;
 	size_t i;
 
 	for (i = 0; i < count; i++) {
-		hash = (hash ^ frames[i].address) * UINT64_C(0x9e3779b97f4a7c15);
-		hash = (hash ^ hash >> 29) + frames[i].module * UINT64_C(0xd6e8feb86659fd93);
+		hash = (hash ^ numbers[i]) * UINT64_C(0x9e3779b97f4a7c15);
+		hash ^= hash >> 29;
 	}
 	return hash;
 }
@@ -59,22 +98,23 @@ static uint64_t hash_places(uint64_t hash, const struct stack_places *places)
 static bool is_same(const struct stacks *stacks, const struct stack *stack, size_t count,
 		    const struct stack_places *places)
 {
-	return stack->count == count && stack->place_count == places->count &&
+	return stack[1].first - stack[0].first == count &&
+	       (uint32_t)(stack[1].first_place - stack[0].first_place) == places->count &&
 	       stack->cut == places->cut &&
 	       (count == 0 ||
-		memcmp(stacks->frames + stack->first, stacks->frames + stacks->frame_count,
-		       count * sizeof(*stacks->frames)) == 0) &&
+		memcmp(stacks->numbers + stack->first, stacks->numbers + stacks->number_count,
+		       count * sizeof(*stacks->numbers)) == 0) &&
 	       (places->count == 0 || memcmp(stacks->places + stack->first_place, places->all,
 					     places->count * sizeof(*places->all)) == 0);
 }
 
 static int reserve_frames(struct stacks *stacks, size_t count)
 {
-	if (stacks->frame_count + count >= UINT32_MAX)
+	if (stacks->number_count + count >= UINT32_MAX)
 		return -ENOMEM;
 	/* One more, so that a stack without frames has an address, too. */
-	return array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count + 1,
-			     sizeof(*stacks->frames));
+	return array_reserve(&stacks->numbers, &stacks->number_room,
+			     stacks->number_count + count + 1, sizeof(*stacks->numbers));
 }
 
 /* Interns the stack whose frames lie behind those that are in use. */
@@ -87,16 +127,17 @@ static int intern(struct stacks *stacks, size_t count, const struct stack_places
 	int r;
 
 	if (stacks->count == 0) {
-		r = array_reserve(&stacks->all, &stacks->room, 1, sizeof(*stacks->all));
+		r = array_reserve(&stacks->all, &stacks->room, 2, sizeof(*stacks->all));
 		if (r < 0)
 			return r;
-		stacks->all[stacks->count++] = (struct stack){0};
+		stacks->all[0] = stacks->all[1] = (struct stack){0};
+		stacks->count = 1;
 	}
 	if (count + places->count == 0) {
 		*out_stack = 0;
 		return 0;
 	}
-	hash = hash_places(hash_frames(stacks->frames + stacks->frame_count, count), places);
+	hash = hash_places(hash_frames(stacks->numbers + stacks->number_count, count), places);
 	search = index_search(hash);
 	while (index_next(&stacks->by_frames, &search, &known)) {
 		if (is_same(stacks, &stacks->all[known], count, places)) {
@@ -104,9 +145,9 @@ static int intern(struct stacks *stacks, size_t count, const struct stack_places
 			return 0;
 		}
 	}
-	if (stacks->place_count + places->count > UINT32_MAX)
+	if (stacks->place_count + places->count > INT32_MAX)
 		return -ENOMEM;
-	r = array_reserve(&stacks->all, &stacks->room, stacks->count + 1, sizeof(*stacks->all));
+	r = array_reserve(&stacks->all, &stacks->room, stacks->count + 2, sizeof(*stacks->all));
 	if (r == 0)
 		r = array_reserve(&stacks->places, &stacks->place_room,
 				  stacks->place_count + places->count, sizeof(*stacks->places));
@@ -114,61 +155,65 @@ static int intern(struct stacks *stacks, size_t count, const struct stack_places
 		r = index_add(&stacks->by_frames, hash, stacks->count);
 	if (r < 0)
 		return r;
-	stacks->all[stacks->count] = (struct stack){.first = (uint32_t)stacks->frame_count,
-						    .count = (uint32_t)count,
-						    .first_place = (uint32_t)stacks->place_count,
-						    .place_count = (uint32_t)places->count,
-						    .cut = places->cut};
-	stacks->frame_count += count;
+	stacks->all[stacks->count].cut = places->cut;
+	stacks->number_count += count;
 	if (places->count > 0)
 		memcpy(stacks->places + stacks->place_count, places->all,
 		       places->count * sizeof(*places->all));
 	stacks->place_count += places->count;
 	*out_stack = (uint32_t)stacks->count++;
+	stacks->all[stacks->count] = (struct stack){.first = (uint32_t)stacks->number_count,
+						    .first_place = stacks->place_count & INT32_MAX};
 	return 0;
 }
 
 int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		  struct stack_places places, uint32_t *out_stack)
 {
-	struct frame *frames;
 	size_t i;
 	int r = reserve_frames(stacks, count);
 
-	if (r < 0)
-		return r;
-	frames = stacks->frames + stacks->frame_count;
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < count && r == 0; i++) {
 		const struct module *module;
+		struct frame frame;
 
-		memcpy(&frames[i].address, addresses + i * 8, 8);
+		memcpy(&frame.address, addresses + i * 8, 8);
 		/* A return address may be the first byte behind its function; the call before it is meant. */
-		module = modules_find(stacks->modules, frames[i].address - 1);
-		frames[i].module = module == NULL ? 0 : module->info.id;
+		module = modules_find(stacks->modules, frame.address - 1);
+		frame.module = module == NULL ? 0 : module->info.id;
+		r = add_frame(stacks, i, &frame);
 	}
-	return intern(stacks, count, &places, out_stack);
+	return r < 0 ? r : intern(stacks, count, &places, out_stack);
 }
 
 int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t count,
 			 struct stack_places places, uint32_t *out_stack)
 {
+	size_t i;
 	int r = reserve_frames(stacks, count);
 
-	if (r < 0)
-		return r;
-	if (count > 0)
-		memcpy(stacks->frames + stacks->frame_count, frames, count * sizeof(struct frame));
-	return intern(stacks, count, &places, out_stack);
+	for (i = 0; i < count && r == 0; i++) {
+		struct frame frame;
+
+		memcpy(&frame, frames + i * sizeof(frame), sizeof(frame));
+		r = add_frame(stacks, i, &frame);
+	}
+	return r < 0 ? r : intern(stacks, count, &places, out_stack);
 }
 
-const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count)
+const uint32_t *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count)
 {
 	if (stack == 0 || stack >= stacks->count) {
 		*out_count = 0;
 		return NULL;
 	}
-	*out_count = stacks->all[stack].count;
-	return *out_count == 0 ? NULL : stacks->frames + stacks->all[stack].first;
+	*out_count = stacks->all[stack + 1].first - stacks->all[stack].first;
+	return *out_count == 0 ? NULL : stacks->numbers + stacks->all[stack].first;
+}
+
+const struct frame *stacks_frame(const struct stacks *stacks, uint32_t frame)
+{
+	return &stacks->frames[frame].frame;
 }
 
 const struct python_place *stacks_places(const struct stacks *stacks, uint32_t stack,
@@ -178,7 +223,7 @@ const struct python_place *stacks_places(const struct stacks *stacks, uint32_t s
 		*out_count = 0;
 		return NULL;
 	}
-	*out_count = stacks->all[stack].place_count;
+	*out_count = stacks->all[stack + 1].first_place - stacks->all[stack].first_place;
 	return *out_count == 0 ? NULL : stacks->places + stacks->all[stack].first_place;
 }
 
@@ -187,31 +232,26 @@ bool stacks_is_cut(const struct stacks *stacks, uint32_t stack)
 	return stack != 0 && stack < stacks->count && stacks->all[stack].cut;
 }
 
-const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame)
+const char *stacks_frame_text(struct stacks *stacks, uint32_t frame)
 {
-	struct map_key key = {frame->address, frame->module};
-	uint64_t *known = map_get(&stacks->texts, key);
+	struct known_frame *known = &stacks->frames[frame];
 	size_t at = stacks->text.length;
 	struct strbuf text = {0};
 
-	if (known != NULL)
-		return stacks->text.data + *known;
-	(void)module_symbolise(modules_get(stacks->modules, frame->module), stacks->root,
-			       frame->address, &text);
+	if (known->text != 0)
+		return stacks->text.data + known->text - 1;
+	(void)module_symbolise(modules_get(stacks->modules, known->frame.module), stacks->root,
+			       known->frame.address, &text);
 	strbuf_add_shown(&stacks->text, strbuf_str(&text), text.length);
 	strbuf_add_char(&stacks->text, '\0');
 	strbuf_fini(&text);
-	if (strbuf_failed(&stacks->text) || map_put(&stacks->texts, key, at) < 0)
+	if (strbuf_failed(&stacks->text) || at >= UINT32_MAX)
 		return "";
+	known->text = (uint32_t)at + 1;
 	return stacks->text.data + at;
 }
 
 /* ---- lines ---- */
-
-static struct map_key key_of(const struct frame *frame)
-{
-	return (struct map_key){frame->address, frame->module};
-}
 
 /* "symbol" of "path(symbol+0x1f) [0x7f0012345678]"; false when there is none. */
 static bool symbol_in(const char *text, struct strbuf *out)
@@ -231,32 +271,38 @@ static bool symbol_in(const char *text, struct strbuf *out)
 	return !strbuf_failed(out);
 }
 
+/* Frames of which nothing is known yet. */
+static bool is_unknown(const struct known_frame *known)
+{
+	return known->used && !known->lines.known;
+}
+
 /* A return address may be the first byte behind its function; the call before it is meant. */
 static void want(struct stacks *stacks, struct lines *reader, const struct frame *frame)
 {
 	struct module *module = modules_get(stacks->modules, frame->module);
 
-	if (module != NULL && !frame_lines_has(&stacks->lines, key_of(frame)))
+	if (module != NULL)
 		(void)lines_want(reader, module, stacks->root, frame->address - 1);
 }
 
-static int take(struct stacks *stacks, struct lines *reader, const struct frame *frame,
+static int take(struct stacks *stacks, struct lines *reader, uint32_t number,
 		struct strbuf *scratch)
 {
-	const struct module *module = modules_get(stacks->modules, frame->module);
+	struct known_frame *known = &stacks->frames[number];
+	const struct module *module = modules_get(stacks->modules, known->frame.module);
 	struct lines_frame found[LINES_FRAMES_MAX];
 	size_t count = 0;
 
-	if (frame_lines_has(&stacks->lines, key_of(frame)))
-		return 0;
 	if (module != NULL && reader != NULL)
-		count = lines_get(reader, module, frame->address - 1, found, MSCOPE_COUNT(found));
+		count = lines_get(reader, module, known->frame.address - 1, found,
+				  MSCOPE_COUNT(found));
 	/* A trace of an earlier version has the symbol, as it is. */
-	if (count == 0 && symbol_in(stacks_frame_text(stacks, frame), scratch))
+	if (count == 0 && symbol_in(stacks_frame_text(stacks, number), scratch))
 		found[count++] = (struct lines_frame){.function = scratch->data};
-	return frame_lines_add(&stacks->lines, key_of(frame), found, count,
+	return frame_lines_add(&stacks->lines, &known->lines, found, count,
 			       module != NULL && reader != NULL &&
-				       lines_is_cut(reader, module, frame->address - 1));
+				       lines_is_cut(reader, module, known->frame.address - 1));
 }
 
 /* Reads the lines of frames that the trace tells nothing of. */
@@ -265,26 +311,29 @@ static void read_lines(struct stacks *stacks)
 	struct elf_cache *cache = stacks->modules->cache;
 	struct lines *reader = stacks->root == NULL || cache == NULL ? NULL : lines_of(cache);
 	struct strbuf scratch = {0};
-	size_t i;
+	uint32_t i;
 
 	if (reader != NULL) {
-		for (i = stacks->lined; i < stacks->frame_count; i++)
-			want(stacks, reader, &stacks->frames[i]);
+		for (i = 0; i < stacks->frame_count; i++) {
+			if (is_unknown(&stacks->frames[i]))
+				want(stacks, reader, &stacks->frames[i].frame);
+		}
 		(void)lines_read(reader);
 		strbuf_reset(&stacks->line_notes);
 		lines_note(reader, &stacks->line_notes);
 	}
-	for (i = stacks->lined; i < stacks->frame_count; i++)
-		(void)take(stacks, reader, &stacks->frames[i], &scratch);
-	stacks->lined = stacks->frame_count;
+	for (i = 0; i < stacks->frame_count; i++) {
+		if (is_unknown(&stacks->frames[i]))
+			(void)take(stacks, reader, i, &scratch);
+	}
 	strbuf_fini(&scratch);
 }
 
-struct frame_line *stacks_lines(struct stacks *stacks, const struct frame *frame, size_t *out_count)
+struct frame_line *stacks_lines(struct stacks *stacks, uint32_t frame, size_t *out_count)
 {
-	if (stacks->lined < stacks->frame_count && !frame_lines_has(&stacks->lines, key_of(frame)))
+	if (is_unknown(&stacks->frames[frame]))
 		read_lines(stacks);
-	return frame_lines_get(&stacks->lines, key_of(frame), out_count);
+	return frame_lines_get(&stacks->lines, &stacks->frames[frame].lines, out_count);
 }
 
 /* ---- in a packed trace ---- */
@@ -299,13 +348,15 @@ struct saved {
 	uint64_t bytes;
 };
 
-static const struct map_key texts_key = {UINT64_MAX, UINT64_MAX};
+/* Module and address of what is no frame. */
+#define TEXTS UINT64_MAX
 
-static void save(struct strbuf *out, struct map_key key, const char *text, bool has_lines,
+static void save(struct strbuf *out, const struct frame *frame, const char *text, bool has_lines,
 		 const char *rest, size_t rest_bytes)
 {
-	struct saved saved = {
-		.module = key.b, .address = key.a, .bytes = strlen(text) + has_lines + rest_bytes};
+	struct saved saved = {.module = frame->module,
+			      .address = frame->address,
+			      .bytes = strlen(text) + has_lines + rest_bytes};
 
 	strbuf_add(out, &saved, sizeof(saved));
 	strbuf_add(out, text, strlen(text) + has_lines);
@@ -315,43 +366,52 @@ static void save(struct strbuf *out, struct map_key key, const char *text, bool 
 
 void stacks_save(struct stacks *stacks, struct strbuf *out)
 {
-	const struct map_slot *slot;
 	struct strbuf lines = {0};
-	size_t i, cursor = 0;
+	uint32_t i;
 
-	for (i = 0; i < stacks->frame_count; i++)
-		(void)stacks_frame_text(stacks, &stacks->frames[i]);
+	for (i = 0; i < stacks->frame_count; i++) {
+		if (stacks->frames[i].used)
+			(void)stacks_frame_text(stacks, i);
+	}
 	read_lines(stacks);
 	if (stacks->lines.texts.length > 0)
-		save(out, texts_key, "", true, stacks->lines.texts.data,
+		save(out, &(struct frame){TEXTS, TEXTS}, "", true, stacks->lines.texts.data,
 		     stacks->lines.texts.length);
-	while ((slot = map_next(&stacks->texts, &cursor)) != NULL) {
-		bool whole = frame_lines_is_whole(&stacks->lines, slot->key);
+	for (i = 0; i < stacks->frame_count; i++) {
+		const struct known_frame *known = &stacks->frames[i];
+		bool whole = known->lines.known && !known->lines.cut;
 
+		if (known->text == 0)
+			continue;
 		strbuf_reset(&lines);
 		if (whole)
-			frame_lines_save(&stacks->lines, slot->key, &lines);
-		save(out, slot->key, stacks->text.data + slot->value, whole, strbuf_str(&lines),
-		     lines.length);
+			frame_lines_save(&stacks->lines, &known->lines, &lines);
+		save(out, &known->frame, stacks->text.data + known->text - 1, whole,
+		     strbuf_str(&lines), lines.length);
 	}
 	strbuf_fini(&lines);
 }
 
-static void load(struct stacks *stacks, struct map_key key, const char *data, size_t bytes)
+static void load(struct stacks *stacks, const struct frame *frame, const char *data, size_t bytes)
 {
-	size_t text = strnlen(data, bytes);
+	size_t text = strnlen(data, bytes), at = stacks->text.length;
+	uint32_t number;
 
-	if (key.a == texts_key.a && key.b == texts_key.b) {
+	if (frame->address == TEXTS && frame->module == TEXTS) {
 		if (text < bytes)
 			frame_lines_load_texts(&stacks->lines, data + text + 1, bytes - text - 1);
 		return;
 	}
-	if (map_put(&stacks->texts, key, stacks->text.length) == 0) {
-		strbuf_add_shown(&stacks->text, data, text);
-		strbuf_add_char(&stacks->text, '\0');
-	}
+	if (at >= UINT32_MAX || stacks_number(stacks, frame, &number) < 0)
+		return;
+	strbuf_add_shown(&stacks->text, data, text);
+	strbuf_add_char(&stacks->text, '\0');
+	if (strbuf_failed(&stacks->text))
+		return;
+	stacks->frames[number].text = (uint32_t)at + 1;
 	if (text < bytes)
-		frame_lines_load(&stacks->lines, key, data + text + 1, bytes - text - 1);
+		frame_lines_load(&stacks->lines, &stacks->frames[number].lines, data + text + 1,
+				 bytes - text - 1);
 }
 
 void stacks_load(struct stacks *stacks, const void *data, size_t bytes)
@@ -366,7 +426,7 @@ void stacks_load(struct stacks *stacks, const void *data, size_t bytes)
 		bytes -= sizeof(saved);
 		if (saved.bytes > bytes)
 			return;
-		load(stacks, (struct map_key){saved.address, saved.module}, at, saved.bytes);
+		load(stacks, &(struct frame){saved.address, saved.module}, at, saved.bytes);
 		at += saved.bytes;
 		bytes -= saved.bytes;
 	}

@@ -3,7 +3,7 @@
  * Call stacks of one run, C and Python frames as one, each distinct one kept once however many writers defined it, and the text
  * of their frames.
  *
- * A C frame is a module and an address. The module is looked up when the stack is defined, because the address may belong to
+ * A C frame is a module and an address, kept once and known by a number: stacks have many frames, and few are different. The module is looked up when the stack is defined, because the address may belong to
  * another library later. A Python frame is a function of struct codes and an offset in it. The text of a C frame is made once,
  * from the names that the trace carries or else from the module's file; so are its lines. Not thread-safe.
  */
@@ -18,12 +18,19 @@
 #include "replay/replay.h"
 #include "symbols/modules.h"
 
+/* The frames of a stack end where those of the next one begin. */
 struct stack {
-	uint32_t first; /* of its frames in stacks.frames */
-	uint32_t count;
-	uint32_t first_place; /* of its Python frames in stacks.places */
-	uint32_t place_count;
-	bool cut; /* it had more Python frames */
+	uint32_t first;		   /* of its C frames in stacks.numbers */
+	uint32_t first_place : 31; /* of its Python frames in stacks.places */
+	uint32_t cut : 1;	   /* it had more Python frames */
+};
+
+/* A C frame and what is known of it. */
+struct known_frame {
+	struct frame frame;
+	uint32_t text; /* offset in stacks.text + 1; 0: not made yet */
+	bool used;     /* by a stack, and not only in the table of the trace */
+	struct frame_range lines;
 };
 
 /* Python frames of a stack, innermost first. */
@@ -36,18 +43,18 @@ struct stack_places {
 struct stacks {
 	struct modules *modules; /* borrowed */
 	const char *root;	 /* where module paths begin: "" or "/proc/PID/root"; borrowed */
-	struct frame *frames;
+	struct known_frame *frames;
 	size_t frame_count, frame_room;
+	struct index by_address; /* of `frames` */
+	uint32_t *numbers;	 /* of the frames of all stacks */
+	size_t number_count, number_room;
 	struct python_place *places;
 	size_t place_count, place_room;
-	struct stack *all; /* [0] is the empty stack */
+	struct stack *all; /* [0] is the empty stack, [count] where the next one begins */
 	size_t count, room;
 	struct index by_frames; /* of `all` */
-	struct map texts;	/* address, module -> offset in `text` + 1 */
 	struct strbuf text;	/* NUL-terminated texts of frames */
-	/* Of the first `lined` of `frames`, and of those that the trace tells of. */
 	struct frame_lines lines;
-	size_t lined;
 	struct strbuf line_notes; /* sentences of lines_note() after the last reading */
 };
 
@@ -63,16 +70,20 @@ int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t co
 			 struct stack_places places, uint32_t *out_stack);
 
 /* Text of one frame as glibc's backtrace_symbols() has it. Borrowed until the next call; "" when out of memory. */
-const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame);
+const char *stacks_frame_text(struct stacks *stacks, uint32_t frame);
 
 /*
  * The lines of a C frame, innermost first; NULL if nothing is known. The first call for a frame that the trace tells nothing of reads
  * debug information, for all frames so far. Borrowed until the next stack is defined.
  */
-struct frame_line *stacks_lines(struct stacks *stacks, const struct frame *frame,
-				size_t *out_count);
+struct frame_line *stacks_lines(struct stacks *stacks, uint32_t frame, size_t *out_count);
 
-const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count);
+/* The numbers of the C frames of a stack, innermost first, and the frame with a number. */
+const uint32_t *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count);
+const struct frame *stacks_frame(const struct stacks *stacks, uint32_t frame);
+
+/* The number of a frame, new or known. 0 or -ENOMEM. */
+int stacks_number(struct stacks *stacks, const struct frame *frame, uint32_t *out);
 const struct python_place *stacks_places(const struct stacks *stacks, uint32_t stack,
 					 uint32_t *out_count);
 bool stacks_is_cut(const struct stacks *stacks, uint32_t stack);

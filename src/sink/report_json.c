@@ -148,7 +148,7 @@ static void json_alive(const struct report *report, struct json *json)
 			const struct block *block = alive.blocks[i];
 			const struct context *context = replay_context(replay, block->context);
 			const struct python_place *places;
-			const struct frame *frames;
+			const uint32_t *frames;
 			uint32_t count, f;
 			char device[16];
 
@@ -171,7 +171,7 @@ static void json_alive(const struct report *report, struct json *json)
 			json_array(json, "stack");
 			frames = replay_frames(replay, block->stack, &count);
 			for (f = 0; f < count; f++)
-				json_string(json, NULL, replay_frame_text(replay, &frames[f]));
+				json_string(json, NULL, replay_frame_text(replay, frames[f]));
 			json_end(json);
 			json_array(json, "python_stack");
 			places = replay_places(replay, block->stack, &count);

@@ -435,7 +435,7 @@ static const struct shown_stack *show_stack(struct sink *sink, struct replay *re
 					    uint32_t stack, uint32_t c_depth, uint32_t python_depth)
 {
 	const struct python_place *places;
-	const struct frame *frames;
+	const uint32_t *frames;
 	struct shown_stack *shown;
 	uint32_t count, place_count, i;
 
@@ -452,7 +452,7 @@ static const struct shown_stack *show_stack(struct sink *sink, struct replay *re
 		return shown;
 	strbuf_reset(&shown->c);
 	for (i = 0; i < count && i < c_depth; i++) {
-		strbuf_add_str(&shown->c, replay_frame_text(replay, &frames[i]));
+		strbuf_add_str(&shown->c, replay_frame_text(replay, frames[i]));
 		strbuf_add_char(&shown->c, '\n');
 	}
 	strbuf_reset(&shown->python);

@@ -117,12 +117,15 @@ static inline void text_definitions(const struct replay *replay, struct strbuf *
 			    (const char *)code.name, code.first_line, code.table_bytes);
 	}
 	for (i = 1; i < d->stacks.count; i++) {
-		const struct frame *frames = stacks_frames(&d->stacks, i, &count);
+		const uint32_t *frames = stacks_frames(&d->stacks, i, &count);
 		const struct python_place *places;
 
 		strbuf_addf(out, "stack %u:", i);
-		for (k = 0; k < count; k++)
-			strbuf_addf(out, " %llx@%llu", U(frames[k].address), U(frames[k].module));
+		for (k = 0; k < count; k++) {
+			const struct frame *frame = stacks_frame(&d->stacks, frames[k]);
+
+			strbuf_addf(out, " %llx@%llu", U(frame->address), U(frame->module));
+		}
 		places = stacks_places(&d->stacks, i, &count);
 		for (k = 0; k < count; k++)
 			strbuf_addf(out, " %u+%u", places[k].code, places[k].offset);

@@ -135,15 +135,33 @@ static uint32_t code(struct play *p, const char *file, const char *function, uin
 	return p->codes;
 }
 
+static uint32_t number_of(struct stacks *stacks, uint64_t address, uint64_t module)
+{
+	uint32_t number;
+
+	assert_int_equal(stacks_number(stacks, &(struct frame){address, module}, &number), 0);
+	return number;
+}
+
+/* The lines of a return address, of which nothing is known yet. */
+static void add_lines(struct play *p, uint64_t address, uint64_t module,
+		      const struct lines_frame *frames, size_t count, bool cut)
+{
+	struct stacks *stacks = &p->replay->definitions.stacks;
+	uint32_t number = number_of(stacks, address, module);
+
+	assert_int_equal(
+		frame_lines_add(&stacks->lines, &stacks->frames[number].lines, frames, count, cut),
+		0);
+}
+
 /* What debug information says of a return address. */
 static void line(struct play *p, uint64_t address, uint64_t module, const char *function,
 		 const char *file, uint32_t number)
 {
 	struct lines_frame frame = {.function = function, .file = file, .line = number};
 
-	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines,
-					 (struct map_key){address, module}, &frame, 1, false),
-			 0);
+	add_lines(p, address, module, &frame, 1, false);
 }
 
 static const char *shown(struct play *p, uint32_t number)
@@ -281,9 +299,7 @@ static void inlined_functions_are_frames(void **state)
 	play(p);
 	line(p, RUNTIME_AT + 0x10, RUNTIME, "aclrtMalloc", NULL, 0);
 	line(p, APP_AT + 0x20, APP, "main", "/src/main.cpp", 5);
-	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines,
-					 (struct map_key){APP_AT + 0x10, APP}, inlined, 3, false),
-			 0);
+	add_lines(p, APP_AT + 0x10, APP, inlined, 3, false);
 	assert_string_equal(shown(p, s),
 			    "shop::Table<...>::grow (table.cpp:21) -> take<...> (pool.h:12)");
 	strbuf_reset(&p->out);
@@ -532,8 +548,8 @@ static void lines_survive_in_the_trace(void **state)
 	struct strbuf saved = {0};
 	struct stacks loaded;
 	struct modules modules;
-	struct frame frame = {APP_AT + 0x10, APP};
 	struct frame_line *lines;
+	uint32_t number;
 	size_t count, cut, i;
 
 	play(p);
@@ -544,8 +560,9 @@ static void lines_survive_in_the_trace(void **state)
 	modules_init(&modules, &p->elves);
 	stacks_init(&loaded, &modules, NULL);
 	stacks_load(&loaded, saved.data, saved.length);
-	assert_string_equal(stacks_frame_text(&loaded, &frame), "/mine/train(+0x10) [0x10010]");
-	lines = stacks_lines(&loaded, &frame, &count);
+	number = number_of(&loaded, APP_AT + 0x10, APP);
+	assert_string_equal(stacks_frame_text(&loaded, number), "/mine/train(+0x10) [0x10010]");
+	lines = stacks_lines(&loaded, number, &count);
 	assert_int_equal(count, 1);
 	assert_int_equal(lines->line, 41);
 	assert_string_equal(frame_lines_text(&loaded.lines, lines->function), "grow(int)");
@@ -560,7 +577,8 @@ static void lines_survive_in_the_trace(void **state)
 			saved.data[cut] = (char)(saved.data[cut] ^ (char)i);
 			stacks_init(&loaded, &modules, NULL);
 			stacks_load(&loaded, saved.data, saved.length);
-			lines = stacks_lines(&loaded, &frame, &count);
+			number = number_of(&loaded, APP_AT + 0x10, APP);
+			lines = stacks_lines(&loaded, number, &count);
 			if (lines != NULL) {
 				(void)frame_lines_text(&loaded.lines, lines->function);
 				(void)frame_lines_text(&loaded.lines, lines->file);
@@ -579,23 +597,22 @@ static void lines_that_were_cut_are_not_in_the_trace(void **state)
 	struct play *p = *state;
 	const uint64_t frames[] = {APP_AT + 0x10};
 	const struct lines_frame name = {.function = "grow(int)"};
-	struct frame frame = {APP_AT + 0x10, APP};
-	struct map_key key = {frame.address, frame.module};
+	uint32_t number;
 	struct strbuf saved = {0};
 	struct modules modules;
 	struct stacks loaded;
 	uint32_t s = stack(p, frames, 1, NULL, 0);
 
 	play(p);
-	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines, key, &name, 1, true),
-			 0);
+	add_lines(p, APP_AT + 0x10, APP, &name, 1, true);
 	assert_string_equal(shown(p, s), "grow (train)");
 	replay_save_frames(p->replay, &saved);
 	modules_init(&modules, &p->elves);
 	stacks_init(&loaded, &modules, NULL);
 	stacks_load(&loaded, saved.data, saved.length);
-	assert_false(frame_lines_has(&loaded.lines, key));
-	assert_string_equal(stacks_frame_text(&loaded, &frame), "/mine/train(+0x10) [0x10010]");
+	number = number_of(&loaded, APP_AT + 0x10, APP);
+	assert_false(loaded.frames[number].lines.known);
+	assert_string_equal(stacks_frame_text(&loaded, number), "/mine/train(+0x10) [0x10010]");
 	stacks_fini(&loaded);
 	modules_fini(&modules);
 	strbuf_fini(&saved);
