@@ -10,12 +10,14 @@
 void levels_fini(struct levels *levels)
 {
 	enum level_series kind;
+	enum level_width width;
 
 	for (kind = 0; kind < LEVEL_SERIES; kind++) {
-		free(levels->narrow[kind]);
-		free(levels->wide[kind]);
+		for (width = 0; width < LEVEL_WIDTHS; width++)
+			free(levels->pasts[kind][width].all);
 	}
 	free(levels->places);
+	free(levels->holds);
 	free(levels->pools);
 	index_fini(&levels->index);
 }
@@ -52,8 +54,11 @@ static int place_at(struct levels *levels, uint32_t usage, const struct block *b
 	}
 	if (array_reserve(&levels->places, &levels->place_room, levels->place_count + 1,
 			  sizeof(*levels->places)) < 0 ||
+	    array_reserve(&levels->holds, &levels->hold_room, levels->place_count + 1,
+			  sizeof(*levels->holds)) < 0 ||
 	    index_add(&levels->index, hash, levels->place_count) < 0)
 		return -ENOMEM;
+	levels->holds[levels->place_count] = (struct level_hold){0};
 	*out = &levels->places[levels->place_count++];
 	**out = (struct level_place){.usage = usage, .stack = block->stack, .size_bytes = size};
 	return 0;
@@ -62,53 +67,81 @@ static int place_at(struct levels *levels, uint32_t usage, const struct block *b
 int levels_walk(struct levels *levels, struct replay *replay,
 		bool (*skip)(void *arg, const struct block *block), void *arg)
 {
-	size_t usage_count, cursor = 0, i;
+	size_t usage_count, cursor = 0;
 	const struct usage *usages = replay_usages(replay, &usage_count);
 	const struct block *block;
 	struct level_place *place;
-	int r = 0;
+	int r = array_reserve(&levels->holds, &levels->hold_room, levels->place_count,
+			      sizeof(*levels->holds));
 
-	for (i = 0; i < levels->place_count; i++)
-		levels->places[i].bytes = levels->places[i].largest = levels->places[i].blocks = 0;
+	if (r == 0 && levels->place_count > 0)
+		memset(levels->holds, 0, levels->place_count * sizeof(*levels->holds));
 	while (r == 0 && (block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct usage *usage = replay_usage(replay, block);
+		struct level_hold *hold;
 
 		if (usage == NULL || (skip != NULL && skip(arg, block)))
 			continue;
 		r = place_at(levels, (uint32_t)(usage - usages), block, &place);
 		if (r < 0)
 			break;
-		place->bytes += block->size_bytes;
-		place->blocks++;
-		if (block->size_bytes > place->largest)
-			place->largest = block->size_bytes;
+		hold = &levels->holds[place - levels->places];
+		hold->bytes += block->size_bytes;
+		hold->blocks++;
+		if (block->size_bytes > hold->largest)
+			hold->largest = block->size_bytes;
 	}
 	return r;
 }
 
 /* ---- samples ---- */
 
+/* One number of a past. */
+static uint32_t past_get(const unsigned char *past, enum level_width width, uint32_t sample)
+{
+	uint32_t number = 0;
+
+	memcpy(&number, past + ((size_t)sample << width), (size_t)1 << width);
+	return number;
+}
+
+static void past_set(unsigned char *past, enum level_width width, uint32_t sample, uint32_t number)
+{
+	memcpy(past + ((size_t)sample << width), &number, (size_t)1 << width);
+}
+
+static size_t past_bytes(enum level_width width)
+{
+	return (size_t)SAMPLES << width;
+}
+
+static unsigned char *past_at(const struct levels *levels, const struct level_place *place,
+			      enum level_series kind)
+{
+	enum level_width width = place->width[kind];
+
+	return levels->pasts[kind][width].all + (place->past[kind] - 1) * past_bytes(width);
+}
+
 /* Every other sample goes; of two peaks the higher one stays. */
 static void thin(struct levels *levels, enum level_series kind)
 {
 	struct series *series = &levels->series[kind];
-	size_t i, k;
+	enum level_width width;
+	size_t i;
+	uint32_t k;
 
 	for (k = 0; k < SAMPLES / 2; k++)
 		series->at[k] = series->at[2 * k + 1];
-	for (i = 0; i < levels->narrow_count[kind]; i++) {
-		uint16_t *at = levels->narrow[kind][i].at;
+	for (width = 0; width < LEVEL_WIDTHS; width++) {
+		for (i = 0; i < levels->pasts[kind][width].count; i++) {
+			unsigned char *past =
+				levels->pasts[kind][width].all + i * past_bytes(width);
 
-		for (k = 0; k < SAMPLES / 2; k++)
-			at[k] = at[2 * k + 1];
-		memset(&at[SAMPLES / 2], 0, SAMPLES / 2 * sizeof(*at));
-	}
-	for (i = 0; i < levels->wide_count[kind]; i++) {
-		uint32_t *at = levels->wide[kind][i].at;
-
-		for (k = 0; k < SAMPLES / 2; k++)
-			at[k] = at[2 * k + 1];
-		memset(&at[SAMPLES / 2], 0, SAMPLES / 2 * sizeof(*at));
+			for (k = 0; k < SAMPLES / 2; k++)
+				past_set(past, width, k, past_get(past, width, 2 * k + 1));
+			memset(past + past_bytes(width) / 2, 0, past_bytes(width) / 2);
+		}
 	}
 	for (i = 0; i < levels->pool_count; i++) {
 		struct level_pool *pool = &levels->pools[i];
@@ -128,76 +161,89 @@ static void thin(struct levels *levels, enum level_series kind)
 	series->interval *= 2;
 }
 
-static int add_narrow(struct levels *levels, enum level_series kind, struct level_place *place)
+/* A place gets a past of this width, all zero. */
+static int add_past(struct levels *levels, enum level_series kind, enum level_width width,
+		    struct level_place *place)
 {
-	size_t at = levels->narrow_count[kind];
+	struct level_pasts *pasts = &levels->pasts[kind][width];
 
-	if (at >= LEVEL_WIDE - 1 || array_reserve(&levels->narrow[kind], &levels->narrow_room[kind],
-						  at + 1, sizeof(*levels->narrow[kind])) < 0)
+	if (pasts->count >= UINT32_MAX - 1 ||
+	    array_reserve(&pasts->all, &pasts->room, pasts->count + 1, past_bytes(width)) < 0)
 		return -ENOMEM;
-	levels->narrow[kind][at] = (struct level_narrow){0};
-	place->past[kind] = (uint32_t)++levels->narrow_count[kind];
+	memset(pasts->all + pasts->count * past_bytes(width), 0, past_bytes(width));
+	place->past[kind] = (uint32_t)++pasts->count;
+	place->width[kind] = (uint8_t)width;
 	return 0;
 }
 
-/* A narrow past becomes a wide one; its room is not used again. */
-static int make_wide(struct levels *levels, enum level_series kind, struct level_place *place)
+/* Numbers of a past that has just become wide: with as small a shift as they allow. */
+static void unshift(unsigned char *past, uint8_t *shift)
 {
-	size_t at = levels->wide_count[kind], k;
-	uint64_t past[SAMPLES];
+	uint32_t k, less = *shift;
 
-	levels_of_place(levels, place, kind, past);
-	if (at >= LEVEL_WIDE - 1 || array_reserve(&levels->wide[kind], &levels->wide_room[kind],
-						  at + 1, sizeof(*levels->wide[kind])) < 0)
-		return -ENOMEM;
-	place->shift[kind] = 0;
 	for (k = 0; k < SAMPLES; k++) {
-		while (past[k] >> place->shift[kind] > UINT32_MAX)
-			place->shift[kind]++;
+		while (less > 0 && (uint64_t)past_get(past, LEVEL_WIDE, k) << less > UINT32_MAX)
+			less--;
 	}
 	for (k = 0; k < SAMPLES; k++)
-		levels->wide[kind][at].at[k] = (uint32_t)(past[k] >> place->shift[kind]);
-	place->past[kind] = (uint32_t)++levels->wide_count[kind] | LEVEL_WIDE;
-	return 0;
+		past_set(past, LEVEL_WIDE, k,
+			 (uint32_t)((uint64_t)past_get(past, LEVEL_WIDE, k) << less));
+	*shift = (uint8_t)(*shift - less);
 }
 
-/* Keeps what a place holds as a sample of its narrow past. False: that does not fit. */
-static bool keep_narrow(uint16_t *at, struct level_place *place, enum level_series kind,
-			uint32_t sample)
+/* A past becomes wider, of the same numbers; its room is not used again. */
+static int widen(struct levels *levels, enum level_series kind, struct level_place *place)
 {
-	uint32_t zeros = place->bytes == 0 ? 63 : (uint32_t)__builtin_ctzll(place->bytes), k;
-	uint16_t all = 0;
+	enum level_width width = place->width[kind];
+	uint64_t at = place->past[kind] - 1;
+	uint32_t k;
+	int r = add_past(levels, kind, width + 1, place);
+
+	for (k = 0; k < SAMPLES && r == 0; k++)
+		past_set(past_at(levels, place, kind), width + 1, k,
+			 past_get(levels->pasts[kind][width].all + at * past_bytes(width), width,
+				  k));
+	if (r == 0 && width + 1 == LEVEL_WIDE)
+		unshift(past_at(levels, place, kind), &place->shift[kind]);
+	return r;
+}
+
+/* Keeps what a place holds as a sample of a past that is not wide. False: that does not fit. */
+static bool keep_exact(unsigned char *past, enum level_width width, uint8_t *shift, uint64_t bytes,
+		       uint32_t sample)
+{
+	uint32_t zeros = bytes == 0 ? 63 : (uint32_t)__builtin_ctzll(bytes), k, all = 0;
+	uint32_t most = width == LEVEL_BYTES ? UINT8_MAX : UINT16_MAX;
 
 	for (k = 0; k < sample; k++)
-		all |= at[k];
+		all |= past_get(past, width, k);
 	if (all == 0) {
-		place->shift[kind] = (uint8_t)zeros;
-	} else if (zeros < place->shift[kind]) {
-		uint32_t less = place->shift[kind] - zeros;
+		*shift = (uint8_t)zeros;
+	} else if (zeros < *shift) {
+		uint32_t less = *shift - zeros;
 
-		if (less > 15 || (uint32_t)all << less > UINT16_MAX)
+		if (less > 15 || all << less > most)
 			return false;
 		for (k = 0; k < sample; k++)
-			at[k] = (uint16_t)(at[k] << less);
-		place->shift[kind] = (uint8_t)zeros;
+			past_set(past, width, k, past_get(past, width, k) << less);
+		*shift = (uint8_t)zeros;
 	}
-	if (place->bytes >> place->shift[kind] > UINT16_MAX)
+	if (bytes >> *shift > most)
 		return false;
-	at[sample] = (uint16_t)(place->bytes >> place->shift[kind]);
+	past_set(past, width, sample, (uint32_t)(bytes >> *shift));
 	return true;
 }
 
-static void keep_wide(uint32_t *at, struct level_place *place, enum level_series kind,
-		      uint32_t sample)
+static void keep_wide(unsigned char *past, uint8_t *shift, uint64_t bytes, uint32_t sample)
 {
 	uint32_t k;
 
-	while (place->bytes >> place->shift[kind] > UINT32_MAX) {
-		place->shift[kind]++;
+	while (bytes >> *shift > UINT32_MAX) {
+		(*shift)++;
 		for (k = 0; k < sample; k++)
-			at[k] >>= 1;
+			past_set(past, LEVEL_WIDE, k, past_get(past, LEVEL_WIDE, k) >> 1);
 	}
-	at[sample] = (uint32_t)(place->bytes >> place->shift[kind]);
+	past_set(past, LEVEL_WIDE, sample, (uint32_t)(bytes >> *shift));
 }
 
 int levels_keep(struct levels *levels, enum level_series kind, uint32_t sample)
@@ -207,18 +253,18 @@ int levels_keep(struct levels *levels, enum level_series kind, uint32_t sample)
 
 	for (i = 0; i < levels->place_count && r == 0; i++) {
 		struct level_place *place = &levels->places[i];
-		uint32_t *past = &place->past[kind];
+		uint64_t bytes = levels->holds[i].bytes;
 
-		if (*past == 0 && place->bytes == 0)
+		if (place->past[kind] == 0 && bytes == 0)
 			continue;
-		if (*past == 0)
-			r = add_narrow(levels, kind, place);
-		if (r == 0 && !(*past & LEVEL_WIDE) &&
-		    !keep_narrow(levels->narrow[kind][*past - 1].at, place, kind, sample))
-			r = make_wide(levels, kind, place);
-		if (r == 0 && (*past & LEVEL_WIDE))
-			keep_wide(levels->wide[kind][(*past & ~LEVEL_WIDE) - 1].at, place, kind,
-				  sample);
+		if (place->past[kind] == 0)
+			r = add_past(levels, kind, LEVEL_BYTES, place);
+		while (r == 0 && place->width[kind] != LEVEL_WIDE &&
+		       !keep_exact(past_at(levels, place, kind), place->width[kind],
+				   &place->shift[kind], bytes, sample))
+			r = widen(levels, kind, place);
+		if (r == 0 && place->width[kind] == LEVEL_WIDE)
+			keep_wide(past_at(levels, place, kind), &place->shift[kind], bytes, sample);
 	}
 	return r;
 }
@@ -226,16 +272,19 @@ int levels_keep(struct levels *levels, enum level_series kind, uint32_t sample)
 void levels_of_place(const struct levels *levels, const struct level_place *place,
 		     enum level_series kind, uint64_t *out_levels)
 {
-	uint32_t past = place->past[kind], k;
+	uint32_t k;
 
-	for (k = 0; k < SAMPLES; k++) {
-		uint64_t level = past == 0 ? 0
-				 : past & LEVEL_WIDE
-					 ? levels->wide[kind][(past & ~LEVEL_WIDE) - 1].at[k]
-					 : levels->narrow[kind][past - 1].at[k];
+	for (k = 0; k < SAMPLES; k++)
+		out_levels[k] = place->past[kind] == 0
+					? 0
+					: (uint64_t)past_get(past_at(levels, place, kind),
+							     place->width[kind], k)
+						  << place->shift[kind];
+}
 
-		out_levels[k] = level << place->shift[kind];
-	}
+const struct level_hold *levels_hold(const struct levels *levels, const struct level_place *place)
+{
+	return &levels->holds[place - levels->places];
 }
 
 uint64_t levels_now(const struct usage *usages, size_t count, const struct usage *usage)
@@ -266,6 +315,9 @@ static int sample(struct levels *levels, struct replay *replay, enum level_serie
 	series->walked_at = levels->allocations;
 	series->at[series->count] = at;
 	r = levels_keep(levels, kind, series->count);
+	free(levels->holds);
+	levels->holds = NULL;
+	levels->hold_room = 0;
 	if (r < 0)
 		return r;
 	for (i = 0; i < levels->pool_count && i < usage_count; i++) {
@@ -457,7 +509,7 @@ bool levels_never_fell(const struct levels *levels, const struct level_place *pl
 			return false;
 		before = level[i];
 	}
-	return place->bytes >= before;
+	return levels_hold(levels, place)->bytes >= before;
 }
 
 bool levels_rose_by_steps(const struct levels *levels, const struct level_place *place)

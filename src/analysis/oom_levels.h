@@ -26,30 +26,33 @@ struct series {
 	uint64_t end;	      /* the present, for samples by allocations */
 };
 
-struct level_place {
-	uint32_t usage; /* index of its pool and device in replay_usages() */
-	uint32_t stack; /* 0: unknown; then `size_bytes` tells places apart */
-	uint64_t size_bytes;
-	uint64_t bytes, largest; /* at present, while live blocks are walked */
-	uint32_t blocks;
-	uint8_t shift[LEVEL_SERIES]; /* of its past */
-	/* Its past: index + 1 in levels.narrow; with LEVEL_WIDE in levels.wide; 0: it never held anything. */
-	uint32_t past[LEVEL_SERIES];
-};
-
 /*
- * What a place held at each sample, >> its shift: a run may have a million places. Most are narrow: what they hold are few multiples of
- * a power of two, and exact. Wide ones are exact below 4 GiB, and what comes next is never less because of it.
+ * What a place held at each sample, >> a shift of its own, in numbers of 1, 2 or 4 bytes: a run may have a million places, and what most of
+ * them hold are few multiples of a power of two. The first two are exact; the third is below 4 GiB, and what comes next is never less
+ * because of it.
  */
-struct level_narrow {
-	uint16_t at[SAMPLES];
+enum level_width { LEVEL_BYTES, LEVEL_NARROW, LEVEL_WIDE, LEVEL_WIDTHS };
+
+struct level_place {
+	uint64_t size_bytes;	     /* without a stack; tells places apart */
+	uint32_t usage;		     /* index of its pool and device in replay_usages() */
+	uint32_t stack;		     /* 0: unknown */
+	uint32_t past[LEVEL_SERIES]; /* index + 1 in levels.pasts; 0: it never held anything */
+	uint8_t shift[LEVEL_SERIES];
+	uint8_t width[LEVEL_SERIES]; /* enum level_width */
 };
 
-struct level_wide {
-	uint32_t at[SAMPLES];
+/* What a place holds at present. */
+struct level_hold {
+	uint64_t bytes, largest;
+	uint32_t blocks;
 };
 
-#define LEVEL_WIDE (UINT32_C(1) << 31)
+/* Pasts of one width, SAMPLES numbers each. */
+struct level_pasts {
+	unsigned char *all;
+	size_t count, room;
+};
 
 struct level_pool {
 	/* Live bytes; of the driver without what frameworks' pools on the device have reserved. */
@@ -69,10 +72,9 @@ struct levels {
 	uint32_t steps; /* that have ended */
 	struct level_place *places;
 	size_t place_count, place_room;
-	struct level_narrow *narrow[LEVEL_SERIES];
-	struct level_wide *wide[LEVEL_SERIES];
-	size_t narrow_count[LEVEL_SERIES], narrow_room[LEVEL_SERIES];
-	size_t wide_count[LEVEL_SERIES], wide_room[LEVEL_SERIES];
+	struct level_hold *holds; /* of places, from levels_walk() until the next sample */
+	size_t hold_room;
+	struct level_pasts pasts[LEVEL_SERIES][LEVEL_WIDTHS];
 	struct index index;	  /* of places */
 	struct level_pool *pools; /* by index in replay_usages() */
 	size_t pool_count, pool_room;
@@ -87,6 +89,9 @@ int levels_step_ended(struct levels *levels, struct replay *replay, uint32_t ste
 /* Sums up live blocks by place, those that `skip` names left out; it may be NULL. */
 int levels_walk(struct levels *levels, struct replay *replay,
 		bool (*skip)(void *arg, const struct block *block), void *arg);
+
+/* What a place holds at present, after a walk. */
+const struct level_hold *levels_hold(const struct levels *levels, const struct level_place *place);
 
 /* Keeps what each place holds at present as the sample with this index. */
 int levels_keep(struct levels *levels, enum level_series kind, uint32_t sample);

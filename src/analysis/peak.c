@@ -28,20 +28,22 @@
 /* The rest of a peak, by owner. */
 #define RESTS_MAX 64u
 
-/* Memory in a place. */
+/* Memory in a place. Two of them and the rest of a place are 48 bytes. */
 struct hold {
 	uint64_t bytes;
-	uint64_t blocks;
-};
+	uint32_t blocks;
+} __attribute__((packed, aligned(4)));
 
 /* What tells places apart. */
 struct place_key {
 	uint32_t stack;
 	uint32_t owner;
-	uint32_t pool; /* index in peak_state.pools, which is that of its usage */
-	uint16_t size_class;
-	uint16_t outside; /* 1: allocated while recording was off */
+	uint32_t pool : 24; /* index in peak_state.pools, which is that of its usage */
+	uint32_t size_class : 7;
+	uint32_t outside : 1; /* allocated while recording was off */
 };
+
+#define POOLS_MAX (1u << 24)
 
 struct place {
 	struct place_key key;
@@ -133,8 +135,8 @@ static inline struct place *place_at(struct peak_state *state, uint32_t stack, u
 	}
 	return add_place(state, (struct place_key){.stack = stack,
 						   .owner = owner,
-						   .pool = pool,
-						   .size_class = size_class,
+						   .pool = pool & (POOLS_MAX - 1),
+						   .size_class = (uint32_t)size_class & 0x7f,
 						   .outside = outside});
 }
 
@@ -151,8 +153,8 @@ static inline struct place *place_of(struct peak_state *state, const struct bloc
 static struct pool_peak *pool_at(struct peak_state *state, size_t index)
 {
 	if (MSCOPE_UNLIKELY(index >= state->pool_count)) {
-		if (array_reserve(&state->pools, &state->pool_room, index + 1,
-				  sizeof(*state->pools)) < 0)
+		if (index >= POOLS_MAX || array_reserve(&state->pools, &state->pool_room, index + 1,
+							sizeof(*state->pools)) < 0)
 			return NULL;
 		memset(state->pools + state->pool_count, 0,
 		       (index + 1 - state->pool_count) * sizeof(*state->pools));
@@ -296,8 +298,9 @@ static void peak_save(void *arg, struct strbuf *out)
 		const struct place *place = &state->places[i];
 
 		words_add(out, (uint64_t)place->key.owner << 32 | place->key.stack);
-		words_add(out, (uint64_t)place->key.pool << 32 |
-				       (uint64_t)place->key.outside << 16 | place->key.size_class);
+		words_add(out,
+			  (uint64_t)place->key.pool << 32 |
+				  (uint64_t)(place->key.outside << 16 | place->key.size_class));
 		words_add(out, place->now.bytes);
 		words_add(out, place->now.blocks);
 		words_add(out, place->at_peak.bytes);
@@ -309,25 +312,21 @@ static void peak_save(void *arg, struct strbuf *out)
 static int load_place(struct peak_state *state, const struct replay *replay, struct words *words)
 {
 	uint64_t who = words_next(words), where = words_next(words);
-	struct place_key key = {
-		.stack = (uint32_t)who,
-		.owner = (uint32_t)(who >> 32),
-		.pool = (uint32_t)(where >> 32),
-		.outside = where >> 16 & 1,
-		.size_class = (uint16_t)where,
-	};
+	uint32_t stack = (uint32_t)who, pool = (uint32_t)(where >> 32);
+	uint16_t size_class = (uint16_t)where;
 	struct place *place;
 
-	if (words->failed || key.pool >= state->pool_count || key.size_class >= SIZE_CLASSES ||
-	    key.stack >= replay_stack_count(replay))
+	if (words->failed || pool >= state->pool_count || size_class >= SIZE_CLASSES ||
+	    stack >= replay_stack_count(replay))
 		return MSCOPE_E_DAMAGED;
-	place = place_at(state, key.stack, key.size_class, key.owner, key.pool, key.outside != 0);
+	place = place_at(state, stack, size_class, (uint32_t)(who >> 32), pool,
+			 (where >> 16 & 1) != 0);
 	if (place == NULL)
 		return -ENOMEM;
 	place->now.bytes = words_next(words);
-	place->now.blocks = words_next(words);
+	place->now.blocks = (uint32_t)words_next(words);
 	place->at_peak.bytes = words_next(words);
-	place->at_peak.blocks = words_next(words);
+	place->at_peak.blocks = (uint32_t)words_next(words);
 	place->epoch = words_next(words);
 	return 0;
 }

@@ -283,11 +283,13 @@ static void what_places_held_comes_back(void **state)
 	static uint64_t model[PLACES][SAMPLES];
 	struct levels levels = {0};
 	uint64_t random = 3, past[SAMPLES];
-	uint32_t i, k;
+	uint32_t i, k, widths[LEVEL_WIDTHS] = {0};
 
 	(void)state;
 	levels.places = calloc(PLACES, sizeof(*levels.places));
+	levels.holds = calloc(PLACES, sizeof(*levels.holds));
 	assert_non_null(levels.places);
+	assert_non_null(levels.holds);
 	for (k = 0; k < SAMPLES; k++) {
 		/* More come later. */
 		levels.place_count = k < SAMPLES / 2 ? PLACES / 2 : PLACES;
@@ -296,7 +298,7 @@ static void what_places_held_comes_back(void **state)
 			uint64_t most = UINT64_C(1) << bits[i % MSCOPE_COUNT(bits)];
 
 			model[i][k] = word % 5 == 0 ? 0 : (word >> 8) % most << (i % 4 * 6);
-			levels.places[i].bytes = model[i][k];
+			levels.holds[i].bytes = model[i][k];
 		}
 		assert_int_equal(levels_keep(&levels, BY_STEPS, k), 0);
 	}
@@ -305,14 +307,17 @@ static void what_places_held_comes_back(void **state)
 
 		levels_of_place(&levels, &levels.places[i], BY_STEPS, past);
 		for (k = 0; k < SAMPLES; k++) {
-			if (levels.places[i].past[BY_STEPS] & LEVEL_WIDE)
+			if (levels.places[i].width[BY_STEPS] == LEVEL_WIDE)
 				assert_int_equal(past[k], model[i][k] & ~lost);
 			else
 				assert_int_equal(past[k], model[i][k]);
 		}
 	}
-	assert_true(levels.narrow_count[BY_STEPS] > levels.wide_count[BY_STEPS]);
-	assert_true(levels.wide_count[BY_STEPS] > PLACES / 4);
+	for (i = 0; i < PLACES; i++)
+		widths[levels.places[i].width[BY_STEPS]]++;
+	assert_true(widths[LEVEL_BYTES] >= PLACES / 8);
+	assert_true(widths[LEVEL_NARROW] >= PLACES / 8);
+	assert_true(widths[LEVEL_WIDE] > PLACES / 4);
 	levels_fini(&levels);
 }
 
