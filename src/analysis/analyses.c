@@ -246,35 +246,6 @@ void analyses_settings(struct analyses *analyses, const struct event_settings *s
 /* A state larger than this is not kept: the record would not fit a block of a packed trace. */
 #define SAVED_BYTES_MAX (16u << 20)
 
-uint64_t words_next(struct words *words)
-{
-	uint64_t word = 0;
-
-	if (words->left == 0) {
-		words->failed = true;
-		return 0;
-	}
-	memcpy(&word, words->at, sizeof(word));
-	words->at += sizeof(word);
-	words->left--;
-	return word;
-}
-
-size_t words_count(struct words *words)
-{
-	uint64_t count = words_next(words);
-
-	if (count <= words->left)
-		return (size_t)count;
-	words->failed = true;
-	return 0;
-}
-
-void words_add(struct strbuf *out, uint64_t word)
-{
-	strbuf_add(out, &word, sizeof(word));
-}
-
 static void on_save(void *arg, const struct replay *replay, struct builder *builder)
 {
 	static const char zeros[8];
@@ -282,14 +253,14 @@ static void on_save(void *arg, const struct replay *replay, struct builder *buil
 	struct strbuf state = {0};
 	int i;
 
-	(void)replay;
 	for (i = 0; i < ANALYSES; i++) {
 		size_t length = strlen(table[i]->name);
 
-		if (analyses->state[i] == NULL || analyses->failed[i] || table[i]->save == NULL)
+		if (analyses->state[i] == NULL || analyses->failed[i] || table[i]->keep == NULL)
 			continue;
 		strbuf_reset(&state);
-		table[i]->save(analyses->state[i], &state);
+		/* What is cut short is refused when it is loaded. */
+		(void)table[i]->keep(analyses->state[i], replay, &(struct words){.out = &state});
 		if (strbuf_failed(&state) || state.length > SAVED_BYTES_MAX)
 			continue;
 		BUILDER_BEGIN(builder, kept_analysis, 0, .name_bytes = length,
@@ -317,14 +288,14 @@ static int on_load(void *arg, struct replay *replay, const struct trace_event *e
 
 		if (strlen(table[i]->name) != kept.name_bytes ||
 		    memcmp(table[i]->name, event->payload, kept.name_bytes) != 0 ||
-		    table[i]->load == NULL || table[i]->version != kept.version)
+		    table[i]->keep == NULL || table[i]->version != kept.version)
 			continue;
 		/* The program may ask for it again later. */
 		if (analyses->state[i] == NULL && analyses->follow && !analyses->owners_only)
 			begin(analyses, i, replay);
 		if (analyses->state[i] != NULL && !analyses->failed[i])
 			analyses->failed[i] =
-				table[i]->load(analyses->state[i], replay, &words) < 0 ||
+				table[i]->keep(analyses->state[i], replay, &words) < 0 ||
 				words.failed;
 		tell(analyses, i);
 	}

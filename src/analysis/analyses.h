@@ -12,6 +12,7 @@
 #define MSCOPE_ANALYSIS_ANALYSES_H
 
 #include "base/json.h"
+#include "base/word_list.h"
 #include "findings/findings.h"
 #include "replay/replay.h"
 
@@ -21,13 +22,6 @@ struct analysis_view {
 	uint32_t lines;		      /* of each list at most; one line counts the rest */
 	uint32_t frames;	      /* of each call stack */
 	const struct findings *found; /* what the analyses found, settled */
-};
-
-/* Words of a saved state, read from the front. */
-struct words {
-	const uint8_t *at; /* aligned in any way */
-	size_t left;	   /* words */
-	bool failed;	   /* there were not enough */
 };
 
 /* One analysis. `state` is `state_bytes` of zeroed memory of its own; functions that it does not need are NULL. */
@@ -49,13 +43,12 @@ struct analysis {
 	int (*block)(void *state, struct replay *replay, enum block_change change,
 		     const struct block *block, const struct usage *usage, uint32_t owner);
 	/*
-	 * In a checkpoint: saves the state as words, whose form is `version`, and loads it. Loading replaces the state, which has
+	 * In a checkpoint: saves the state as words, whose form is `version`, or loads it. Loading replaces the state, which has
 	 * heard of live blocks and open steps before. 0 or a negative code, which ends this analysis. Contexts, stacks, owners
 	 * and usages keep their numbers.
 	 */
 	uint32_t version;
-	void (*save)(void *state, struct strbuf *out);
-	int (*load)(void *state, const struct replay *replay, struct words *words);
+	int (*keep)(void *state, const struct replay *replay, struct words *words);
 	/* At any moment, as often as wanted: adds what was found (findings/findings.h). 0 or -ENOMEM. */
 	int (*judge)(const void *state, struct replay *replay, struct findings *out);
 	/* Its JSON has an entry for each block or call site: only for who asks for all. */
@@ -145,14 +138,6 @@ void analyses_json_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct json *json);
 
 /* ---- what several of them need ---- */
-
-/* The next word; 0 and `failed` when there is none. */
-uint64_t words_next(struct words *words);
-
-/* A number of entries that follow, each of at least one word. */
-size_t words_count(struct words *words);
-
-void words_add(struct strbuf *out, uint64_t word);
 
 /* Keys that every listed block has: device, event_type, address, size, step, kernel, allocation_id, site. */
 void block_json(struct replay *replay, const struct block *block, struct json *json);

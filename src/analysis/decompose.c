@@ -327,132 +327,60 @@ static int decompose_row(void *state, struct replay *replay, const struct row *r
 
 /* ---- in a checkpoint ---- */
 
-static uint64_t instant_word(const struct instant *instant)
-{
-	return (uint64_t)instant->step << 32 | (uint64_t)instant->open << 9 |
-	       (uint64_t)instant->taken << 8 | instant->kind;
-}
-
-static void instant_save(const struct instant *instant, struct strbuf *out)
-{
-	size_t i;
-
-	words_add(out, instant_word(instant));
-	words_add(out, instant->usage_count);
-	for (i = 0; i < instant->usage_count; i++) {
-		words_add(out, instant->usages[i].most_bytes);
-		words_add(out, instant->usages[i].bytes);
-		words_add(out, instant->usages[i].allocation);
-	}
-	words_add(out, instant->share_count);
-	for (i = 0; i < instant->share_count; i++)
-		words_add(out, instant->bytes[i]);
-}
-
-/* Older checkpoints end before these words. */
-static void save_changes(const struct decompose *d, struct strbuf *out)
-{
-	const struct map_slot *slot;
-	size_t cursor = 0, i, k;
-
-	words_add(out, d->changes);
-	words_add(out, d->instant_count);
-	for (i = 0; i < d->instant_count; i++) {
-		words_add(out, instant_word(&d->instants[i]));
-		words_add(out, d->instants[i].usage_count);
-		for (k = 0; k < d->instants[i].usage_count; k++)
-			words_add(out, d->instants[i].usages[k].change);
-	}
-	words_add(out, d->joined.count);
-	while ((slot = map_next(&d->joined, &cursor)) != NULL) {
-		words_add(out, slot->key.a);
-		words_add(out, slot->value);
-	}
-}
-
-static void decompose_save(void *state, struct strbuf *out)
-{
-	const struct decompose *d = state;
-	size_t i;
-
-	words_add(out, d->live_count);
-	for (i = 0; i < d->live_count; i++)
-		words_add(out, d->live_bytes[i]);
-	words_add(out, d->share_count);
-	for (i = 0; i < d->share_count; i++) {
-		words_add(out, (uint64_t)d->shares[i].owner << 32 | d->shares[i].usage);
-		words_add(out, d->shares[i].live_bytes);
-		words_add(out, d->shares[i].live_blocks);
-	}
-	words_add(out, d->instant_count);
-	for (i = 0; i < d->instant_count; i++)
-		instant_save(&d->instants[i], out);
-	save_changes(d, out);
-}
-
 /* The instant that a checkpoint tells of; `none` if it is not wanted here. */
-static struct instant *instant_of(struct decompose *d, uint64_t word, struct instant *none)
+static struct instant *instant_of(struct decompose *d, struct instant *none)
 {
 	size_t i;
 
 	for (i = 0; i < d->instant_count; i++) {
-		if (d->instants[i].kind == (word & 0xff) && d->instants[i].step == word >> 32)
+		if (d->instants[i].kind == none->kind && d->instants[i].step == none->step)
 			return &d->instants[i];
 	}
 	return none;
 }
 
-static int instant_load(struct decompose *d, struct words *words)
+static int instant_keep_words(struct decompose *d, size_t index, struct words *words)
 {
 	struct instant none = {0};
-	uint64_t word = words_next(words);
-	struct instant *instant = instant_of(d, word, &none);
-	size_t count = words_count(words), i;
-	int r;
+	struct instant *instant = words_load(words) ? &none : &d->instants[index];
+	size_t count, i;
+	int r = 0;
 
-	instant_clear(instant);
-	instant->taken = word >> 8 & 1;
-	instant->open = word >> 9 & 1;
-	/* Shares and usages are never fewer later on. */
-	r = count > d->live_count ? MSCOPE_E_DAMAGED : instant_grow(instant, count, 0);
-	for (i = 0; r == 0 && i < count; i++) {
-		instant->usages[i].most_bytes = words_next(words);
-		instant->usages[i].bytes = words_next(words);
-		instant->usages[i].allocation = words_next(words);
+	KEEP(words, instant->kind);
+	KEEP(words, instant->step);
+	if (words_load(words)) {
+		instant = instant_of(d, &none);
+		instant_clear(instant);
 	}
-	count = r == 0 ? words_count(words) : 0;
+	KEEP(words, instant->taken);
+	KEEP(words, instant->open);
+	/* Shares and usages are never fewer later on. */
+	count = words_count(words, instant->usage_count);
+	r = count > d->live_count ? MSCOPE_E_DAMAGED : instant_grow(instant, count, 0);
+	for (i = 0; r == 0 && i < count; i++)
+		words_memory(words, &instant->usages[i], sizeof(instant->usages[i]));
+	count = r == 0 ? words_count(words, instant->share_count) : 0;
 	if (r == 0)
 		r = count > d->share_count ? MSCOPE_E_DAMAGED : instant_grow(instant, 0, count);
 	for (i = 0; r == 0 && i < count; i++)
-		instant->bytes[i] = words_next(words);
+		KEEP(words, instant->bytes[i]);
 	free(none.usages);
 	free(none.bytes);
 	return r;
 }
 
-static int load_changes(struct decompose *d, struct words *words)
+static int keep_joined(struct decompose *d, struct words *words)
 {
-	size_t instants, count, i;
+	size_t count = words_count(words, d->joined.count), cursor = 0, i;
 
-	if (words->left == 0)
-		return 0;
-	d->changes = words_next(words);
-	for (instants = words_count(words); instants > 0 && !words->failed; instants--) {
-		struct instant none = {0};
-		struct instant *instant = instant_of(d, words_next(words), &none);
+	for (i = 0; i < count && !words->failed; i++) {
+		const struct map_slot *slot =
+			words_load(words) ? NULL : map_next(&d->joined, &cursor);
+		uint64_t allocation = words_next(words, slot == NULL ? 0 : slot->key.a);
+		uint64_t change = words_next(words, slot == NULL ? 0 : slot->value);
 
-		count = words_count(words);
-		for (i = 0; i < count; i++) {
-			uint64_t change = words_next(words);
-
-			if (i < instant->usage_count)
-				instant->usages[i].change = change;
-		}
-	}
-	for (count = words_count(words); count > 0 && !words->failed; count--) {
-		uint64_t allocation = words_next(words);
-
-		if (map_put(&d->joined, (struct map_key){allocation, 0}, words_next(words)) < 0)
+		if (words_load(words) &&
+		    map_put(&d->joined, (struct map_key){allocation, 0}, change) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -475,17 +403,38 @@ static void decompose_fini(void *state)
 	*d = (struct decompose){0};
 }
 
-static int decompose_load(void *state, const struct replay *replay, struct words *words)
+static int keep_share(struct decompose *d, size_t index, struct words *words)
+{
+	struct share read = {0};
+	struct share *share = words_load(words) ? &read : &d->shares[index];
+
+	KEEP(words, share->owner);
+	KEEP(words, share->usage);
+	if (words_load(words)) {
+		if (read.usage >= d->live_count)
+			return MSCOPE_E_DAMAGED;
+		share = share_at(d, read.usage, read.owner);
+		if (share == NULL)
+			return -ENOMEM;
+	}
+	KEEP(words, share->live_bytes);
+	KEEP(words, share->live_blocks);
+	return 0;
+}
+
+static int decompose_keep(void *state, const struct replay *replay, struct words *words)
 {
 	struct decompose *d = state;
 	size_t usages, count, i;
 	int r = 0;
 
-	decompose_fini(d);
-	if (begin_instants(d, replay) < 0)
-		return -ENOMEM;
+	if (words_load(words)) {
+		decompose_fini(d);
+		if (begin_instants(d, replay) < 0)
+			return -ENOMEM;
+	}
 	(void)replay_usages(replay, &usages);
-	count = words_count(words);
+	count = words_count(words, d->live_count);
 	if (count > usages)
 		return MSCOPE_E_DAMAGED;
 	for (i = 0; i < count; i++) {
@@ -493,25 +442,16 @@ static int decompose_load(void *state, const struct replay *replay, struct words
 
 		if (live == NULL)
 			return -ENOMEM;
-		*live = words_next(words);
+		KEEP(words, *live);
 	}
-	count = words_count(words);
-	for (i = 0; i < count && !words->failed; i++) {
-		uint64_t word = words_next(words);
-		struct share *share;
-
-		if ((uint32_t)word >= d->live_count)
-			return MSCOPE_E_DAMAGED;
-		share = share_at(d, (uint32_t)word, (uint32_t)(word >> 32));
-		if (share == NULL)
-			return -ENOMEM;
-		share->live_bytes = words_next(words);
-		share->live_blocks = words_next(words);
-	}
-	count = words_count(words);
+	count = words_count(words, d->share_count);
 	for (i = 0; i < count && r == 0 && !words->failed; i++)
-		r = instant_load(d, words);
-	return r < 0 ? r : load_changes(d, words);
+		r = keep_share(d, i, words);
+	count = r == 0 ? words_count(words, d->instant_count) : 0;
+	for (i = 0; i < count && r == 0 && !words->failed; i++)
+		r = instant_keep_words(d, i, words);
+	KEEP(words, d->changes);
+	return r < 0 ? r : keep_joined(d, words);
 }
 
 /* ---- the end ---- */
@@ -646,9 +586,8 @@ const struct analysis analysis_decompose = {
 	.blocks = BLOCK_CHANGES_ALL,
 	.row = decompose_row,
 	.block = decompose_block,
-	.version = 2,
-	.save = decompose_save,
-	.load = decompose_load,
+	.version = 3,
+	.keep = decompose_keep,
 	.judge = decompose_judge,
 	.text = decompose_text,
 	.json = decompose_json,

@@ -150,70 +150,20 @@ static int fluctuation_step(void *state, struct replay *replay, uint32_t step, b
 	return r;
 }
 
-static void save_extreme(struct strbuf *out, const struct extreme *extreme)
-{
-	words_add(out, extreme->step);
-	words_add(out, extreme->min_bytes);
-	words_add(out, extreme->max_bytes);
-}
-
-static struct extreme load_extreme(struct words *words)
-{
-	struct extreme extreme = {.step = (uint32_t)words_next(words)};
-
-	extreme.min_bytes = words_next(words);
-	extreme.max_bytes = words_next(words);
-	return extreme;
-}
-
-static void fluctuation_save(void *state, struct strbuf *out)
-{
-	const struct fluctuation *f = state;
-	size_t i;
-
-	words_add(out, f->span_count);
-	for (i = 0; i < f->span_count; i++) {
-		words_add(out, (uint64_t)f->spans[i].pool << 32 | f->spans[i].device);
-		words_add(out, f->spans[i].step);
-		words_add(out, f->spans[i].min_bytes);
-		words_add(out, f->spans[i].max_bytes);
-	}
-	words_add(out, f->range_count);
-	for (i = 0; i < f->range_count; i++) {
-		words_add(out, (uint64_t)f->ranges[i].pool << 32 | f->ranges[i].device);
-		save_extreme(out, &f->ranges[i].least);
-		save_extreme(out, &f->ranges[i].most);
-	}
-}
-
-static int fluctuation_load(void *state, const struct replay *replay, struct words *words)
+static int fluctuation_keep(void *state, const struct replay *replay, struct words *words)
 {
 	struct fluctuation *f = state;
 	size_t i;
 
 	(void)replay;
-	f->span_count = words_count(words);
-	if (array_reserve(&f->spans, &f->span_room, f->span_count, sizeof(*f->spans)) < 0)
+	if (words_array(words, &f->spans, &f->span_count, &f->span_room, sizeof(*f->spans)) < 0)
 		return -ENOMEM;
-	for (i = 0; i < f->span_count; i++) {
-		uint64_t word = words_next(words);
-
-		f->spans[i] =
-			(struct span){.device = (uint32_t)word, .pool = (uint8_t)(word >> 32)};
-		f->spans[i].step = (uint32_t)words_next(words);
-		f->spans[i].min_bytes = words_next(words);
-		f->spans[i].max_bytes = words_next(words);
-	}
-	f->range_count = words_count(words);
-	if (array_reserve(&f->ranges, &f->range_room, f->range_count, sizeof(*f->ranges)) < 0)
+	for (i = 0; i < f->span_count; i++)
+		words_memory(words, &f->spans[i], sizeof(f->spans[i]));
+	if (words_array(words, &f->ranges, &f->range_count, &f->range_room, sizeof(*f->ranges)) < 0)
 		return -ENOMEM;
 	for (i = 0; i < f->range_count; i++) {
-		uint64_t word = words_next(words);
-
-		f->ranges[i] = (struct pool_range){.device = (uint32_t)word,
-						   .pool = (uint8_t)(word >> 32)};
-		f->ranges[i].least = load_extreme(words);
-		f->ranges[i].most = load_extreme(words);
+		words_memory(words, &f->ranges[i], sizeof(f->ranges[i]));
 		words->failed |= pool_long_name(f->ranges[i].pool) == NULL;
 	}
 	return 0;
@@ -291,9 +241,8 @@ const struct analysis analysis_fluctuation = {
 	.blocks_in_step = 1u << BLOCK_ADDED | 1u << BLOCK_REMOVED | 1u << BLOCK_SHOWN,
 	.step = fluctuation_step,
 	.block = fluctuation_block,
-	.version = 1,
-	.save = fluctuation_save,
-	.load = fluctuation_load,
+	.version = 2,
+	.keep = fluctuation_keep,
 	.judge = fluctuation_find,
 	.text = fluctuation_text,
 	.json = fluctuation_json,

@@ -210,64 +210,20 @@ static int host_event(void *state, struct replay *replay, const struct trace_eve
 
 /* ---- in a checkpoint ---- */
 
-static void save_limit(const struct event_host_limit *limit, struct strbuf *out)
+static void keep_series(struct words *words, struct host_series *series)
 {
-	words_add(out, limit->limit_bytes);
-	words_add(out, limit->used_bytes);
-	words_add(out, limit->kills);
-	words_add(out, limit->hits);
-	words_add(out, limit->total_bytes);
-	words_add(out, limit->available_bytes);
-}
-
-static void load_limit(struct words *words, struct event_host_limit *limit)
-{
-	limit->limit_bytes = words_next(words);
-	limit->used_bytes = words_next(words);
-	limit->kills = words_next(words);
-	limit->hits = words_next(words);
-	limit->total_bytes = words_next(words);
-	limit->available_bytes = words_next(words);
-}
-
-static void save_series(const struct host_series *series, struct strbuf *out)
-{
-	uint32_t i;
-
-	words_add(out, series->count);
-	words_add(out, series->start_ns);
-	words_add(out, series->span_ns);
-	words_add(out, series->last_bytes);
-	words_add(out, series->last_ns);
-	words_add(out, series->steps);
-	words_add(out, series->held);
-	for (i = 0; i < series->count; i++) {
-		words_add(out, series->spans[i].low);
-		words_add(out, series->spans[i].high);
-		words_add(out, series->spans[i].steps);
-		words_add(out, series->spans[i].held);
+	KEEP(words, series->count);
+	KEEP(words, series->start_ns);
+	KEEP(words, series->span_ns);
+	KEEP(words, series->last_bytes);
+	KEEP(words, series->last_ns);
+	KEEP(words, series->steps);
+	KEEP(words, series->held);
+	if (series->count > HOST_SPANS) {
+		words->failed = true;
+		series->count = 0;
 	}
-}
-
-static void load_series(struct words *words, struct host_series *series)
-{
-	uint64_t count = words_count(words);
-	uint32_t i;
-
-	words->failed |= count > HOST_SPANS;
-	series->count = count > HOST_SPANS ? 0 : (uint32_t)count;
-	series->start_ns = words_next(words);
-	series->span_ns = words_next(words);
-	series->last_bytes = words_next(words);
-	series->last_ns = words_next(words);
-	series->steps = words_next(words);
-	series->held = words_next(words);
-	for (i = 0; i < series->count; i++) {
-		series->spans[i].low = words_next(words);
-		series->spans[i].high = words_next(words);
-		series->spans[i].steps = words_next(words);
-		series->spans[i].held = words_next(words);
-	}
+	words_memory(words, series->spans, series->count * sizeof(series->spans[0]));
 	/* Spans are doubled until the time of a level fits. */
 	words->failed |= series->count != 0 &&
 			 (series->span_ns < HOST_SPAN_NS || series->span_ns > UINT64_MAX / 4 ||
@@ -275,90 +231,32 @@ static void load_series(struct words *words, struct host_series *series)
 			  (series->last_ns - series->start_ns) / series->span_ns >= HOST_SPANS);
 }
 
-static void save_known(const struct known *known, struct strbuf *out)
+static int keep_known(struct words *words, struct known *known)
 {
-	uint64_t name[2], rate[2];
-
-	memcpy(name, known->name, sizeof(name));
-	memcpy(&rate[0], &known->growth.bytes_per_second, sizeof(double));
-	memcpy(&rate[1], &known->growth.bytes_per_step, sizeof(double));
-	words_add(out, known->pid | (uint64_t)known->parent << 32);
-	words_add(out, name[0]);
-	words_add(out, name[1]);
-	words_add(out, (known->own ? 1u : 0) | (known->ended ? 2u : 0) | (known->grew ? 4u : 0));
-	words_add(out, known->first_bytes);
-	words_add(out, known->peak_bytes);
-	words_add(out, known->last_bytes);
-	words_add(out, known->share_bytes);
-	words_add(out, known->ended_ns);
-	if (known->series != NULL) {
-		save_series(known->series, out);
-		return;
-	}
-	words_add(out, rate[0]);
-	words_add(out, rate[1]);
-	words_add(out, known->growth.bytes);
-	words_add(out, known->growth.from_ns);
-	words_add(out, known->growth.to_ns);
-	words_add(out, known->growth.steps);
-	words_add(out, known->growth.held_bytes);
-}
-
-static int load_known(struct words *words, struct known *known)
-{
-	uint64_t word = words_next(words), name[2], rate[2];
-
-	*known = (struct known){.pid = (uint32_t)word, .parent = (uint32_t)(word >> 32)};
-	name[0] = words_next(words);
-	name[1] = words_next(words);
-	memcpy(known->name, name, sizeof(name));
-	word = words_next(words);
-	known->own = word & 1;
-	known->ended = word >> 1 & 1;
-	known->grew = word >> 2 & 1;
-	known->first_bytes = words_next(words);
-	known->peak_bytes = words_next(words);
-	known->last_bytes = words_next(words);
-	known->share_bytes = words_next(words);
-	known->ended_ns = words_next(words);
-	if (!known->ended) {
+	KEEP(words, known->pid);
+	KEEP(words, known->parent);
+	words_memory(words, known->name, (NAME_MAX_ - 1) & ~7u);
+	KEEP(words, known->own);
+	KEEP(words, known->ended);
+	KEEP(words, known->grew);
+	KEEP(words, known->first_bytes);
+	KEEP(words, known->peak_bytes);
+	KEEP(words, known->last_bytes);
+	KEEP(words, known->share_bytes);
+	KEEP(words, known->ended_ns);
+	if (words_load(words) && !known->ended) {
 		known->series = calloc(1, sizeof(*known->series));
 		if (known->series == NULL)
 			return -ENOMEM;
-		load_series(words, known->series);
+	}
+	if (known->series != NULL) {
+		keep_series(words, known->series);
 		return 0;
 	}
-	rate[0] = words_next(words);
-	rate[1] = words_next(words);
-	memcpy(&known->growth.bytes_per_second, &rate[0], sizeof(double));
-	memcpy(&known->growth.bytes_per_step, &rate[1], sizeof(double));
+	words_memory(words, &known->growth, sizeof(known->growth));
 	words->failed |= !isfinite(known->growth.bytes_per_second) ||
 			 !isfinite(known->growth.bytes_per_step);
-	known->growth.bytes = words_next(words);
-	known->growth.from_ns = words_next(words);
-	known->growth.to_ns = words_next(words);
-	known->growth.steps = words_next(words);
-	known->growth.held_bytes = words_next(words);
 	return 0;
-}
-
-static void host_save(void *state, struct strbuf *out)
-{
-	const struct host_state *s = state;
-	size_t i;
-
-	words_add(out, s->left_out);
-	words_add(out, s->now_bytes);
-	words_add(out, s->peak_bytes);
-	words_add(out, s->last_ns);
-	words_add(out, s->limits.known);
-	words_add(out, s->limits.before_ns);
-	words_add(out, s->limits.killed_ns);
-	save_limit(&s->limits.first, out);
-	save_limit(&s->limits.last, out);
-	words_add(out, s->count);
-	for (i = 0; i < s->count; i++)
-		save_known(&s->all[i], out);
 }
 
 static void host_fini(void *state)
@@ -372,28 +270,29 @@ static void host_fini(void *state)
 	*s = (struct host_state){0};
 }
 
-static int host_load(void *state, const struct replay *replay, struct words *words)
+static int host_keep(void *state, const struct replay *replay, struct words *words)
 {
 	struct host_state *s = state;
-	uint64_t count;
+	size_t i;
 
 	(void)replay;
-	host_fini(s);
-	s->left_out = words_next(words);
-	s->now_bytes = words_next(words);
-	s->peak_bytes = words_next(words);
-	s->last_ns = words_next(words);
-	s->limits.known = words_next(words) != 0;
-	s->limits.before_ns = words_next(words);
-	s->limits.killed_ns = words_next(words);
-	load_limit(words, &s->limits.first);
-	load_limit(words, &s->limits.last);
-	count = words_count(words);
-	if (count > KNOWN_MAX)
+	if (words_load(words))
+		host_fini(s);
+	KEEP(words, s->left_out);
+	KEEP(words, s->now_bytes);
+	KEEP(words, s->peak_bytes);
+	KEEP(words, s->last_ns);
+	KEEP(words, s->limits.known);
+	KEEP(words, s->limits.before_ns);
+	KEEP(words, s->limits.killed_ns);
+	words_memory(words, &s->limits.first, sizeof(s->limits.first));
+	words_memory(words, &s->limits.last, sizeof(s->limits.last));
+	if (words_array(words, &s->all, &s->count, &s->room, sizeof(*s->all)) < 0)
+		return -ENOMEM;
+	if (s->count > KNOWN_MAX)
 		return -EINVAL;
-	for (; s->count < count && !words->failed; s->count++) {
-		if (array_reserve(&s->all, &s->room, s->count + 1, sizeof(*s->all)) < 0 ||
-		    load_known(words, &s->all[s->count]) < 0)
+	for (i = 0; i < s->count && !words->failed; i++) {
+		if (keep_known(words, &s->all[i]) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -619,9 +518,8 @@ const struct analysis analysis_host = {
 	.state_bytes = sizeof(struct host_state),
 	.sample = host_sample,
 	.host = host_event,
-	.version = 1,
-	.save = host_save,
-	.load = host_load,
+	.version = 2,
+	.keep = host_keep,
 	.judge = host_judge,
 	.text = host_text,
 	.fini = host_fini,

@@ -109,8 +109,7 @@ struct waste_thread *waste_thread_at(struct inefficient *s, uint32_t writer);
 int waste_trail_new(struct inefficient *s, size_t *out);
 
 void inefficient_fini(void *state);
-void inefficient_save(void *state, struct strbuf *out);
-int inefficient_load(void *state, const struct replay *replay, struct words *words);
+int inefficient_keep(void *state, const struct replay *replay, struct words *words);
 int inefficient_judge(const void *state, struct replay *replay, struct findings *out);
 int inefficient_text(void *state, const struct analysis_view *view, struct strbuf *out);
 int inefficient_json(void *state, const struct analysis_view *view, struct json *json);

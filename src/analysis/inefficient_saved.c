@@ -9,128 +9,20 @@
 /* Larger numbers in a trace are damage. */
 #define BYTES_MAX (INT64_C(1) << 56)
 
-/* ---- saving ---- */
-
-static void save_pool(const struct waste_pool *pool, struct strbuf *out)
+static int keep_pool(struct waste_pool *pool, struct words *words)
 {
 	size_t i;
 
-	words_add(out, pool->all);
-	words_add(out, pool->tide.highest);
-	for (i = 0; i < WASTE_GROUPS; i++)
-		words_add(out, pool->tops[i]);
-	words_add(out, pool->tide.count);
-	for (i = 0; i < pool->tide.count; i++) {
-		words_add(out, pool->tide.crests[i].until);
-		words_add(out, pool->tide.crests[i].bytes);
-	}
-}
-
-/* `numbers` gets those of its segments, from 1. */
-static void save_place(const struct inefficient *s, const struct waste_place *place,
-		       uint32_t *numbers, struct strbuf *out)
-{
-	const struct segment *at = s->segments.at;
-	uint32_t i, count = 0;
-
-	for (i = place->account.first; i != NO_SEGMENT; i = at[i].next)
-		numbers[i] = ++count;
-	words_add(out, (uint64_t)place->pool << 32 | place->stack);
-	words_add(out, (uint64_t)place->size_class << 16 | place->found);
-	words_add(out, place->operator_since);
-	words_add(out, place->operator_at == NO_SEGMENT ? 0 : numbers[place->operator_at]);
-	words_add(out, place->account.since);
-	words_add(out, place->account.group);
-	for (i = 0; i < WASTE_KINDS; i++)
-		words_add(out, place->blocks[i]);
-	words_add(out, place->any_blocks);
-	words_add(out, place->bytes);
-	words_add(out, place->first);
-	words_add(out, count);
-	for (i = place->account.first; i != NO_SEGMENT; i = at[i].next) {
-		words_add(out, (uint64_t)at[i].raw);
-		words_add(out, (uint64_t)at[i].add);
-		words_add(out, at[i].group);
-	}
-}
-
-static void save_threads(const struct inefficient *s, struct strbuf *out)
-{
-	size_t i, k;
-
-	words_add(out, s->thread_room);
-	for (i = 0; i < s->thread_room; i++) {
-		const struct waste_thread *thread = &s->threads[i];
-
-		words_add(out, thread->tick << 3 | (uint64_t)thread->inside << 2 |
-				       (uint64_t)thread->allocates << 1 | thread->frees);
-		words_add(out, thread->since);
-		words_add(out, thread->use_count);
-		for (k = 0; k < thread->use_count; k++)
-			words_add(out, thread->uses[k].allocation_id);
-	}
-}
-
-void inefficient_save(void *state, struct strbuf *out)
-{
-	const struct inefficient *s = state;
-	const struct map_slot *slot;
-	size_t i, cursor = 0;
-	uint32_t *numbers = calloc(s->segments.count + 1, sizeof(*numbers));
-
-	if (numbers == NULL)
-		return; /* what is loaded is then too short, and refused */
-	words_add(out, s->tick);
-	words_add(out, s->moment);
-	words_add(out, s->last_alloc);
-	words_add(out, s->last_free);
-	words_add(out, (uint64_t)s->steps_restarted << 1 | s->saw_access);
-	words_add(out, s->steps);
-	words_add(out, (uint64_t)s->group_steps << 32 | s->group);
-	words_add(out, s->group_since);
-	words_add(out, s->pool_count);
-	for (i = 0; i < s->pool_count; i++)
-		save_pool(s->pools[i], out);
-	words_add(out, s->place_count);
-	for (i = 0; i < s->place_count; i++)
-		save_place(s, &s->places[i], numbers, out);
-	words_add(out, s->live.count);
-	while ((slot = map_next(&s->live, &cursor)) != NULL) {
-		const struct waste_trail *trail = &s->trails[slot->value];
-
-		words_add(out, trail->allocation_id);
-		words_add(out, trail->allocated);
-		words_add(out, trail->used);
-		words_add(out, (uint64_t)trail->place << 32 | trail->found);
-		words_add(out, trail->at == NO_SEGMENT ? 0 : numbers[trail->at]);
-		words_add(out, trail->at_all == NO_SEGMENT ? 0 : numbers[trail->at_all]);
-	}
-	save_threads(s, out);
-	free(numbers);
-}
-
-/* ---- loading ---- */
-
-static int load_pool(struct inefficient *s, size_t index, struct words *words)
-{
-	struct waste_pool *pool = waste_pool_at(s, index);
-	size_t i, count;
-
 	if (pool == NULL)
 		return -ENOMEM;
-	pool->all = (uint32_t)words_next(words);
-	pool->tide.highest = words_next(words);
-	for (i = 0; i < WASTE_GROUPS; i++)
-		pool->tops[i] = words_next(words);
-	count = words_count(words);
-	if (array_reserve(&pool->tide.crests, &pool->tide.room, count + 1,
-			  sizeof(*pool->tide.crests)) < 0)
+	KEEP(words, pool->all);
+	KEEP(words, pool->tide.highest);
+	words_memory(words, pool->tops, sizeof(pool->tops));
+	if (words_array(words, &pool->tide.crests, &pool->tide.count, &pool->tide.room,
+			sizeof(*pool->tide.crests)) < 0)
 		return -ENOMEM;
-	for (i = 0; i < count; i++) {
-		pool->tide.crests[i].until = words_next(words);
-		pool->tide.crests[i].bytes = words_next(words);
-	}
-	pool->tide.count = count;
+	for (i = 0; i < pool->tide.count; i++)
+		words_memory(words, &pool->tide.crests[i], sizeof(pool->tide.crests[i]));
 	return 0;
 }
 
@@ -139,28 +31,36 @@ static bool is_sound(int64_t bytes)
 	return bytes > -BYTES_MAX && bytes < BYTES_MAX;
 }
 
-static int load_segments(struct account *account, struct words *words)
+/* Segments have numbers from 1 by their order in their account; `numbers` gets them. */
+static int keep_segments(struct account *account, uint32_t *numbers, struct words *words)
 {
-	struct segment *segment = &account->segments->at[account->first];
-	size_t count = words_count(words), i;
-	uint32_t group = 0;
+	uint32_t i = account->first, group = 0;
+	size_t count = 0, at;
 
+	for (at = i; !words_load(words) && at != NO_SEGMENT; at = account->segments->at[at].next)
+		numbers[at] = (uint32_t)++count;
+	count = words_count(words, count);
 	if (count == 0)
 		return MSCOPE_E_DAMAGED;
-	for (i = 0; i < count; i++) {
-		uint32_t at = i == 0 ? account->first : account_append(account);
+	for (at = 0; at < count; at++) {
+		struct segment *segment;
 
-		if (at == NO_SEGMENT)
+		if (at > 0)
+			i = words_load(words) ? account_append(account)
+					      : account->segments->at[i].next;
+		if (i == NO_SEGMENT)
 			return -ENOMEM;
-		segment = &account->segments->at[at];
-		segment->raw = (int64_t)words_next(words);
-		segment->add = (int64_t)words_next(words);
-		segment->group = (uint32_t)words_next(words);
+		segment = &account->segments->at[i];
+		KEEP(words, segment->raw);
+		KEEP(words, segment->add);
+		KEEP(words, segment->group);
+		if (!words_load(words))
+			continue;
 		if ((segment->raw != NO_VALUE && !is_sound(segment->raw)) ||
 		    !is_sound(segment->add) || segment->group >= WASTE_GROUPS)
 			return MSCOPE_E_DAMAGED;
 		/* The first segment of each group is kept. */
-		segment->refs = i > 0 && segment->group != group;
+		segment->refs = at > 0 && segment->group != group;
 		group = segment->group;
 	}
 	return 0;
@@ -180,58 +80,70 @@ static bool segment_of(struct account *account, uint64_t number, uint32_t *out)
 	return true;
 }
 
-static int load_place(struct inefficient *s, const struct replay *replay, struct words *words)
+/* The number of a segment that something refers to. */
+static uint64_t keep_reference(uint32_t segment, const uint32_t *numbers, struct words *words)
 {
-	uint64_t where = words_next(words), what = words_next(words), at;
-	uint32_t stack = (uint32_t)where;
-	size_t i, before = s->place_count;
-	struct waste_place *place;
-	int r;
-
-	if (where >> 32 >= s->pool_count ||
-	    (stack != WASTE_POOL && stack >= replay_stack_count(replay)) || what >> 32 != 0)
-		return MSCOPE_E_DAMAGED;
-	place = waste_place_at(s, (uint32_t)(where >> 32), stack, (uint16_t)(what >> 16));
-	if (place == NULL)
-		return -ENOMEM;
-	if (s->place_count == before)
-		return MSCOPE_E_DAMAGED;
-	place->found = (uint16_t)(what & 7);
-	place->operator_since = words_next(words);
-	at = words_next(words);
-	place->account.since = words_next(words);
-	place->account.group = (uint32_t)words_next(words);
-	for (i = 0; i < WASTE_KINDS; i++)
-		place->blocks[i] = words_next(words);
-	place->any_blocks = words_next(words);
-	place->bytes = words_next(words);
-	place->first = words_next(words);
-	r = load_segments(&place->account, words);
-	if (r == 0 && (place->account.group >= WASTE_GROUPS || place->account.since > s->moment ||
-		       !segment_of(&place->account, at, &place->operator_at)))
-		r = MSCOPE_E_DAMAGED;
-	return r;
+	return words_next(words, words_load(words) || segment == NO_SEGMENT ? 0 : numbers[segment]);
 }
 
-static int load_trail(struct inefficient *s, struct words *words)
+static int keep_place(struct inefficient *s, size_t index, const struct replay *replay,
+		      uint32_t *numbers, struct words *words)
 {
-	uint64_t allocation_id = words_next(words), where;
-	struct waste_trail *trail;
-	struct waste_place *place;
-	uint32_t all;
-	size_t at;
+	struct waste_place empty = {.operator_at = NO_SEGMENT};
+	struct waste_place *place = words_load(words) ? &empty : &s->places[index];
+	uint64_t at;
+	int r;
 
-	if (waste_trail_new(s, &at) < 0 ||
-	    map_put(&s->live, (struct map_key){allocation_id, 0}, at) < 0)
-		return -ENOMEM;
-	trail = &s->trails[at];
-	*trail = (struct waste_trail){
-		.allocation_id = allocation_id, .at = NO_SEGMENT, .at_all = NO_SEGMENT};
-	trail->allocated = words_next(words);
-	trail->used = words_next(words);
-	where = words_next(words);
-	trail->found = (uint16_t)(where & 7);
-	trail->place = (uint32_t)(where >> 32);
+	KEEP(words, place->pool);
+	KEEP(words, place->stack);
+	KEEP(words, place->size_class);
+	if (words_load(words)) {
+		if (empty.pool >= s->pool_count || empty.size_class > 64 ||
+		    (empty.stack != WASTE_POOL && empty.stack >= replay_stack_count(replay)))
+			return MSCOPE_E_DAMAGED;
+		place = waste_place_at(s, empty.pool, empty.stack, empty.size_class);
+		if (place == NULL)
+			return -ENOMEM;
+		if (s->place_count == index)
+			return MSCOPE_E_DAMAGED;
+	}
+	KEEP(words, place->found);
+	place->found &= 7;
+	KEEP(words, place->operator_since);
+	r = keep_segments(&place->account, numbers, words);
+	if (r < 0)
+		return r;
+	at = keep_reference(place->operator_at, numbers, words);
+	KEEP(words, place->account.since);
+	KEEP(words, place->account.group);
+	words_memory(words, place->blocks, sizeof(place->blocks));
+	KEEP(words, place->any_blocks);
+	KEEP(words, place->bytes);
+	KEEP(words, place->first);
+	if (words_load(words) &&
+	    (place->account.group >= WASTE_GROUPS || place->account.since > s->moment ||
+	     !segment_of(&place->account, at, &place->operator_at)))
+		return MSCOPE_E_DAMAGED;
+	return 0;
+}
+
+static int keep_trail(struct inefficient *s, size_t at, const uint32_t *numbers,
+		      struct words *words)
+{
+	struct waste_trail *trail = &s->trails[at];
+	struct waste_place *place;
+	uint64_t first, first_of_all;
+	uint32_t all;
+
+	KEEP(words, trail->allocated);
+	KEEP(words, trail->used);
+	KEEP(words, trail->found);
+	trail->found &= 7;
+	KEEP(words, trail->place);
+	first = keep_reference(trail->at, numbers, words);
+	first_of_all = keep_reference(trail->at_all, numbers, words);
+	if (!words_load(words))
+		return 0;
 	if (trail->place >= s->place_count)
 		return MSCOPE_E_DAMAGED;
 	place = &s->places[trail->place];
@@ -239,33 +151,57 @@ static int load_trail(struct inefficient *s, struct words *words)
 	if (all == 0 || all > s->place_count || s->places[all - 1].pool != place->pool)
 		return MSCOPE_E_DAMAGED;
 	place->live++;
-	if (!segment_of(&place->account, words_next(words), &trail->at) ||
-	    !segment_of(&s->places[all - 1].account, words_next(words), &trail->at_all))
+	if (!segment_of(&place->account, first, &trail->at) ||
+	    !segment_of(&s->places[all - 1].account, first_of_all, &trail->at_all))
 		return MSCOPE_E_DAMAGED;
 	return 0;
 }
 
-static int load_thread(struct inefficient *s, uint32_t writer, struct words *words)
+static int keep_trails(struct inefficient *s, const uint32_t *numbers, struct words *words)
+{
+	size_t count = words_count(words, s->live.count), cursor = 0, i;
+	int r = 0;
+
+	for (i = 0; i < count && r == 0; i++) {
+		const struct map_slot *slot =
+			words_load(words) ? NULL : map_next(&s->live, &cursor);
+		uint64_t allocation_id =
+			words_next(words, slot == NULL ? 0 : s->trails[slot->value].allocation_id);
+		size_t at = slot == NULL ? 0 : slot->value;
+
+		if (words_load(words)) {
+			if (waste_trail_new(s, &at) < 0 ||
+			    map_put(&s->live, (struct map_key){allocation_id, 0}, at) < 0)
+				return -ENOMEM;
+			s->trails[at] = (struct waste_trail){.allocation_id = allocation_id,
+							     .at = NO_SEGMENT,
+							     .at_all = NO_SEGMENT};
+		}
+		r = keep_trail(s, at, numbers, words);
+	}
+	return r;
+}
+
+static int keep_thread(struct inefficient *s, uint32_t writer, struct words *words)
 {
 	struct waste_thread *thread = waste_thread_at(s, writer);
-	uint64_t word = words_next(words);
 	size_t i, count;
 
 	if (thread == NULL)
 		return -ENOMEM;
-	thread->tick = word >> 3;
-	thread->inside = (word & 4) != 0;
-	thread->allocates = (word & 2) != 0;
-	thread->frees = (word & 1) != 0;
-	thread->since = words_next(words);
-	count = words_count(words);
-	if (array_reserve(&thread->uses, &thread->use_room, count, sizeof(*thread->uses)) < 0)
+	KEEP(words, thread->tick);
+	KEEP(words, thread->inside);
+	KEEP(words, thread->allocates);
+	KEEP(words, thread->frees);
+	KEEP(words, thread->since);
+	count = thread->use_count;
+	if (words_array(words, &thread->uses, &count, &thread->use_room, sizeof(*thread->uses)) < 0)
 		return -ENOMEM;
 	for (i = 0; i < count; i++) {
-		uint64_t allocation_id = words_next(words);
+		uint64_t allocation_id = words_next(words, thread->uses[i].allocation_id);
 		const uint64_t *at = map_get(&s->live, (struct map_key){allocation_id, 0});
 
-		if (at == NULL)
+		if (at == NULL || !words_load(words))
 			continue; /* freed since */
 		s->trails[*at].users++;
 		thread->uses[thread->use_count++] =
@@ -289,42 +225,56 @@ static bool pools_are_sound(const struct inefficient *s)
 	return true;
 }
 
-int inefficient_load(void *state, const struct replay *replay, struct words *words)
+static int keep(struct inefficient *s, const struct replay *replay, uint32_t *numbers,
+		struct words *words)
 {
-	struct inefficient *s = state;
 	size_t count, i, usages;
-	uint64_t word;
 	int r = 0;
 
 	(void)replay_usages(replay, &usages);
-	inefficient_fini(s);
-	*s = (struct inefficient){.tick = words_next(words)};
-	s->moment = words_next(words);
-	s->last_alloc = words_next(words);
-	s->last_free = words_next(words);
-	word = words_next(words);
-	s->saw_access = word & 1;
-	s->steps_restarted = (word & 2) != 0;
-	s->steps = (uint32_t)words_next(words);
-	word = words_next(words);
-	s->group_steps = (uint32_t)(word >> 32);
-	s->group = (uint32_t)word;
-	s->group_since = words_next(words);
-	count = words_count(words);
+	KEEP(words, s->tick);
+	KEEP(words, s->moment);
+	KEEP(words, s->last_alloc);
+	KEEP(words, s->last_free);
+	KEEP(words, s->saw_access);
+	KEEP(words, s->steps_restarted);
+	KEEP(words, s->steps);
+	KEEP(words, s->group_steps);
+	KEEP(words, s->group);
+	KEEP(words, s->group_since);
+	count = words_count(words, s->pool_count);
 	if (s->group >= WASTE_GROUPS || count > usages)
 		return MSCOPE_E_DAMAGED;
 	for (i = 0; i < count && r == 0; i++)
-		r = load_pool(s, i, words);
-	count = words_count(words);
+		r = keep_pool(waste_pool_at(s, i), words);
+	count = r == 0 ? words_count(words, s->place_count) : 0;
 	for (i = 0; i < count && r == 0; i++)
-		r = load_place(s, replay, words);
+		r = keep_place(s, i, replay, numbers, words);
 	if (r == 0 && !pools_are_sound(s))
 		r = MSCOPE_E_DAMAGED;
-	count = r == 0 ? words_count(words) : 0;
+	if (r == 0)
+		r = keep_trails(s, numbers, words);
+	count = r == 0 ? words_count(words, s->thread_room) : 0;
 	for (i = 0; i < count && r == 0; i++)
-		r = load_trail(s, words);
-	count = r == 0 ? words_count(words) : 0;
-	for (i = 0; i < count && r == 0; i++)
-		r = load_thread(s, (uint32_t)i, words);
+		r = keep_thread(s, (uint32_t)i, words);
+	return r;
+}
+
+int inefficient_keep(void *state, const struct replay *replay, struct words *words)
+{
+	struct inefficient *s = state;
+	uint32_t *numbers = NULL;
+	int r;
+
+	if (words_load(words)) {
+		inefficient_fini(s);
+		*s = (struct inefficient){0};
+	} else {
+		numbers = calloc(s->segments.count + 1, sizeof(*numbers));
+		if (numbers == NULL)
+			return -ENOMEM;
+	}
+	r = keep(s, replay, numbers, words);
+	free(numbers);
 	return r;
 }

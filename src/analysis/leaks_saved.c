@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of the analysis of leaks in a checkpoint: as words, and back. What words say is checked, for they come from a file.
+ * The state of the analysis of leaks in a checkpoint. What is loaded is checked, for it comes from a file.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,347 +33,174 @@ void leaks_clear(struct leaks *leaks)
 	*leaks = (struct leaks){0};
 }
 
-static void save_growth(struct strbuf *out, const struct growth *g)
+static int keep_rises(struct words *words, struct growth *g)
 {
-	uint32_t i, rises = g->rises == NULL ? 0 : g->rises->count;
+	uint32_t head[] = {g->rises == NULL ? 0 : g->rises->count,
+			   g->rises == NULL ? 1 : g->rises->slot},
+		 i;
 
-	words_add(out, g->live);
-	words_add(out, g->before);
-	words_add(out, g->high);
-	words_add(out, g->drop);
-	words_add(out, g->early[0]);
-	words_add(out, g->early[1]);
-	words_add(out, (uint64_t)g->octave << 32 | g->high_step);
-	words_add(out, (uint64_t)g->instep << 32 | g->late);
-	words_add(out, (uint64_t)g->clean << 32 | g->rose);
-	words_add(out, (uint64_t)(g->ages != NULL) << 63 |
-			       (uint64_t)(rises == 0 ? 1 : g->rises->slot) << 8 | rises);
-	for (i = 0; g->ages != NULL && i < GROWTH_AGES; i += 2)
-		words_add(out, (uint64_t)growth_age_get(g, i) << 32 | growth_age_get(g, i + 1));
-	for (i = 0; i < rises; i++) {
-		const struct growth_rise *rise = &g->rises->rise[i];
-
-		words_add(out, (uint64_t)rise->first << 32 | rise->last);
-		words_add(out, rise->wait);
-		words_add(out, rise->level);
-	}
-}
-
-static int load_growth(struct words *words, struct growth *g)
-{
-	uint32_t i, rises;
-	uint64_t word;
-
-	*g = (struct growth){.live = words_next(words)};
-	g->before = words_next(words);
-	g->high = words_next(words);
-	g->drop = words_next(words);
-	g->early[0] = words_next(words);
-	g->early[1] = words_next(words);
-	word = words_next(words);
-	g->octave = word >> 32 & 31;
-	g->high_step = (uint32_t)word;
-	word = words_next(words);
-	g->instep = (uint32_t)(word >> 32);
-	g->late = (uint32_t)word;
-	word = words_next(words);
-	g->clean = (uint32_t)(word >> 32);
-	g->rose = (uint32_t)word;
-	word = words_next(words);
-	rises = word & 0xff;
-	if (rises > GROWTH_RISES || (word >> 8 & UINT32_MAX) == 0) {
+	words_memory(words, head, sizeof(head));
+	if (head[0] > GROWTH_RISES || head[1] == 0) {
 		words->failed = true;
 		return 0;
 	}
-	for (i = 0; word >> 63 && i < GROWTH_AGES; i += 2) {
-		uint64_t two = words_next(words);
-
-		if (growth_age_add(g, i, (uint32_t)(two >> 32)) < 0 ||
-		    growth_age_add(g, i + 1, (uint32_t)two) < 0)
+	if (words_load(words) && head[0] > 0) {
+		g->rises = calloc(1, sizeof(*g->rises) + head[0] * sizeof(g->rises->rise[0]));
+		if (g->rises == NULL)
 			return -ENOMEM;
+		g->rises->count = g->rises->room = head[0];
+		g->rises->slot = head[1];
 	}
-	if (rises == 0)
-		return 0;
-	g->rises = calloc(1, sizeof(*g->rises) + rises * sizeof(g->rises->rise[0]));
-	if (g->rises == NULL)
-		return -ENOMEM;
-	g->rises->room = rises;
-	g->rises->slot = (uint32_t)(word >> 8);
-	for (i = 0; i < rises; i++) {
-		uint64_t steps = words_next(words);
-		struct growth_rise *rise = &g->rises->rise[g->rises->count];
+	for (i = 0; i < head[0]; i++) {
+		struct growth_rise *rise = &g->rises->rise[i];
 
-		*rise = (struct growth_rise){.first = (uint32_t)(steps >> 32),
-					     .last = (uint32_t)steps};
-		rise->wait = (uint32_t)words_next(words);
-		rise->level = words_next(words);
+		words_memory(words, rise, sizeof(*rise));
 		/* Steps and levels never fall. */
 		words->failed |=
 			rise->first > rise->last ||
 			(i > 0 && (rise->last < rise[-1].last || rise->level < rise[-1].level));
-		g->rises->count++;
 	}
 	return 0;
 }
 
-static void save_freed(struct strbuf *out, const struct freed *freed)
+static int keep_growth(struct words *words, struct growth *g)
 {
-	const struct leaks_block *block = &freed->block;
+	bool ages = g->ages != NULL;
+	uint32_t i;
 
-	words_add(out, block->address);
-	words_add(out, block->size_bytes);
-	words_add(out, block->allocation_id);
-	words_add(out, block->kernel);
-	words_add(out, (uint64_t)block->step << 32 | block->stack);
-	words_add(out, (uint64_t)freed->place << 32 | freed->step);
-	words_add(out, (uint64_t)freed->unused << 32 | freed->owner);
+	words_memory(words, g, offsetof(struct growth, ages));
+	g->octave &= 31;
+	KEEP(words, ages);
+	for (i = 0; ages && i < GROWTH_AGES; i += 2) {
+		uint32_t two[] = {growth_age_get(g, i), growth_age_get(g, i + 1)};
+
+		words_memory(words, two, sizeof(two));
+		if (words_load(words) &&
+		    (growth_age_add(g, i, two[0]) < 0 || growth_age_add(g, i + 1, two[1]) < 0))
+			return -ENOMEM;
+	}
+	return keep_rises(words, g);
 }
 
-static void load_freed(struct words *words, struct freed *freed)
+static void keep_freed(struct words *words, struct freed *freed)
 {
-	uint64_t word;
-
-	*freed = (struct freed){.block = {.address = words_next(words), .freed_late = true}};
-	freed->block.size_bytes = words_next(words);
-	freed->block.allocation_id = words_next(words);
-	freed->block.kernel = words_next(words);
-	word = words_next(words);
-	freed->block.step = (uint32_t)(word >> 32);
-	freed->block.stack = (uint32_t)word;
-	word = words_next(words);
-	freed->place = (uint32_t)(word >> 32);
-	freed->step = (uint32_t)word;
-	word = words_next(words);
-	freed->owner = (uint32_t)word;
-	freed->unused = (uint32_t)(word >> 32);
+	words_memory(words, freed, sizeof(*freed));
+	freed->block.freed_late = true;
 	if (freed->unused > freed->block.size_bytes)
 		freed->unused = 0;
 }
 
-static void save_level(struct strbuf *out, const struct device_level *level)
+static int keep_level(struct words *words, struct device_level *level)
 {
-	size_t i;
+	int r = keep_growth(words, &level->growth);
+	uint32_t i;
 
-	save_growth(out, &level->growth);
-	words_add(out, level->swing);
-	words_add(out, level->given_peak);
-	words_add(out, level->use_peak);
-	words_add(out, (uint64_t)level->peak_step << 32 | level->samples);
-	words_add(out, (uint64_t)level->stride << 32 | level->skipped);
-	words_add(out, level->point_count);
-	for (i = 0; i < level->point_count; i++) {
-		words_add(out, level->points[i].step);
-		words_add(out, level->points[i].level);
-		words_add(out, level->points[i].use);
-		words_add(out, level->points[i].given);
-	}
-	for (i = 0; i < FORECAST_SAMPLES; i++)
-		words_add(out, level->beside[i]);
-}
-
-static int load_level(struct words *words, struct device_level *level)
-{
-	int r = load_growth(words, &level->growth);
-	uint64_t word, count;
-	size_t i;
-
-	level->swing = words_next(words);
-	level->given_peak = words_next(words);
-	level->use_peak = words_next(words);
-	word = words_next(words);
-	level->peak_step = (uint32_t)(word >> 32);
-	level->samples = (uint32_t)word;
-	word = words_next(words);
-	level->stride = (uint32_t)(word >> 32);
-	level->skipped = (uint32_t)word;
-	count = words_next(words);
-	if (count > FORECAST_POINTS) {
+	KEEP(words, level->swing);
+	KEEP(words, level->given_peak);
+	KEEP(words, level->use_peak);
+	KEEP(words, level->peak_step);
+	KEEP(words, level->samples);
+	KEEP(words, level->stride);
+	KEEP(words, level->skipped);
+	KEEP(words, level->point_count);
+	if (level->point_count > FORECAST_POINTS) {
 		words->failed = true;
-		return r;
+		level->point_count = 0;
 	}
-	for (i = 0; i < count; i++) {
-		struct level_point *point = &level->points[i];
-
-		point->step = (uint32_t)words_next(words);
-		point->level = words_next(words);
-		point->use = words_next(words);
-		point->given = words_next(words);
-		words->failed |= i > 0 && point->step < point[-1].step;
-	}
-	level->point_count = (uint32_t)count;
-	for (i = 0; i < FORECAST_SAMPLES; i++)
-		level->beside[i] = words_next(words);
+	words_memory(words, level->points, level->point_count * sizeof(level->points[0]));
+	for (i = 1; i < level->point_count; i++)
+		words->failed |= level->points[i].step < level->points[i - 1].step;
+	words_memory(words, level->beside, sizeof(level->beside));
 	return r;
 }
 
-static void save_device(struct strbuf *out, const struct device_state *d)
+static int keep_device(struct words *words, struct device_state *d)
 {
 	size_t i;
 
-	words_add(out, (uint64_t)d->pooled << 32 | d->device);
-	words_add(out, d->claimed_bytes);
-	save_level(out, &d->level);
-	save_growth(out, &d->handles);
-	words_add(out, d->unclaimed_count);
+	KEEP(words, d->device);
+	KEEP(words, d->pooled);
+	KEEP(words, d->claimed_bytes);
+	if (keep_level(words, &d->level) < 0 || keep_growth(words, &d->handles) < 0 ||
+	    words_array(words, &d->unclaimed, &d->unclaimed_count, &d->unclaimed_room,
+			sizeof(*d->unclaimed)) < 0)
+		return -ENOMEM;
 	for (i = 0; i < d->unclaimed_count; i++) {
-		words_add(out, d->unclaimed[i].address);
-		words_add(out, d->unclaimed[i].end);
-		words_add(out, d->unclaimed[i].allocation_id);
-		words_add(out, (uint64_t)d->unclaimed[i].place << 32 | d->unclaimed[i].step);
-	}
-}
-
-static int load_device(struct words *words, struct device_state *d)
-{
-	uint64_t word = words_next(words);
-	size_t i, count;
-
-	*d = (struct device_state){.device = (uint32_t)word, .pooled = word >> 32 != 0};
-	d->claimed_bytes = words_next(words);
-	if (load_level(words, &d->level) < 0 || load_growth(words, &d->handles) < 0)
-		return -ENOMEM;
-	count = words_count(words);
-	if (array_reserve(&d->unclaimed, &d->unclaimed_room, count, sizeof(*d->unclaimed)) < 0)
-		return -ENOMEM;
-	d->unclaimed_count = count;
-	for (i = 0; i < count; i++) {
 		struct unclaimed *u = &d->unclaimed[i];
 
-		*u = (struct unclaimed){.address = words_next(words)};
-		u->end = words_next(words);
-		u->allocation_id = words_next(words);
-		word = words_next(words);
-		u->place = (uint32_t)(word >> 32);
-		u->step = (uint32_t)word;
+		words_memory(words, u, sizeof(*u));
 		words->failed |= i > 0 && u->address < u[-1].address;
 	}
 	return 0;
 }
 
-static void save_group(struct strbuf *out, const struct group *group)
+static int keep_group(struct words *words, struct group *group)
 {
-	words_add(out,
-		  (uint64_t)group->handles << 40 | (uint64_t)group->pool << 32 | group->device);
-	words_add(out, (uint64_t)group->on << 32 | group->sizes);
-	words_add(out, group->end_bytes);
-	save_growth(out, &group->growth);
-}
-
-static int load_group(struct words *words, struct group *group)
-{
-	uint64_t word = words_next(words);
-
-	*group = (struct group){.device = (uint32_t)word,
-				.pool = (uint8_t)(word >> 32),
-				.handles = word >> 40 != 0};
+	KEEP(words, group->pool);
+	KEEP(words, group->device);
+	KEEP(words, group->handles);
+	KEEP(words, group->on);
+	KEEP(words, group->sizes);
+	KEEP(words, group->end_bytes);
 	group->framework = !pool_is_driver(group->pool);
-	word = words_next(words);
-	group->on = (uint32_t)(word >> 32);
-	group->sizes = (uint32_t)word;
-	group->end_bytes = words_next(words);
-	return load_growth(words, &group->growth);
+	return keep_growth(words, &group->growth);
 }
 
-void leaks_save(void *state, struct strbuf *out)
+static void keep_clock(struct words *words, struct leaks *leaks)
 {
-	const struct leaks *leaks = state;
-	size_t i;
-
-	words_add(out,
-		  (uint64_t)leaks->contiguous << 33 | (uint64_t)leaks->by_step << 32 | leaks->now);
-	words_add(out, (uint64_t)leaks->offset << 32 | leaks->ended);
-	words_add(out, leaks->start_ns);
-	words_add(out, leaks->part_ns);
-	words_add(out, leaks->last_end_ns);
-	words_add(out, (uint64_t)leaks->stride << 32 | leaks->length_skipped);
-	words_add(out, leaks->length_count);
-	for (i = 0; i < leaks->length_count; i++)
-		words_add(out, leaks->lengths[i]);
-	words_add(out, leaks->device_count);
-	for (i = 0; i < leaks->device_count; i++)
-		save_device(out, &leaks->devices[i]);
-	words_add(out, leaks->group_count);
-	for (i = 0; i < leaks->group_count; i++)
-		save_group(out, &leaks->groups[i]);
-	words_add(out, leaks->place_count);
-	for (i = 0; i < leaks->place_count; i++) {
-		const struct place *place = &leaks->places[i];
-
-		words_add(out, place->size);
-		words_add(out, (uint64_t)place->group << 32 | place->stack);
-		save_growth(out, &place->growth);
+	KEEP(words, leaks->contiguous);
+	KEEP(words, leaks->by_step);
+	KEEP(words, leaks->now);
+	KEEP(words, leaks->offset);
+	KEEP(words, leaks->ended);
+	KEEP(words, leaks->start_ns);
+	KEEP(words, leaks->part_ns);
+	KEEP(words, leaks->last_end_ns);
+	KEEP(words, leaks->stride);
+	KEEP(words, leaks->length_skipped);
+	KEEP(words, leaks->length_count);
+	if (leaks->length_count > MSCOPE_COUNT(leaks->lengths)) {
+		words->failed = true;
+		leaks->length_count = 0;
 	}
-	words_add(out, leaks->touched_count);
-	for (i = 0; i < leaks->touched_count; i++)
-		words_add(out, leaks->touched[i]);
-	words_add(out, leaks->freed_count);
-	for (i = 0; i < leaks->freed_count; i++)
-		save_freed(out, &leaks->freed[i]);
+	words_memory(words, leaks->lengths, leaks->length_count * sizeof(leaks->lengths[0]));
 }
 
-static void load_clock(struct leaks *leaks, struct words *words)
+static int keep_place(struct words *words, struct leaks *leaks, size_t index)
 {
-	uint64_t word = words_next(words);
-	size_t count, i;
+	struct place *place = &leaks->places[index];
+	uint64_t where = (uint64_t)place->group << 32 | place->stack;
 
-	leaks->contiguous = word >> 33 != 0;
-	leaks->by_step = (word >> 32 & 1) != 0;
-	leaks->now = (uint32_t)word;
-	word = words_next(words);
-	leaks->offset = (uint32_t)(word >> 32);
-	leaks->ended = (uint32_t)word;
-	leaks->start_ns = words_next(words);
-	leaks->part_ns = words_next(words);
-	leaks->last_end_ns = words_next(words);
-	word = words_next(words);
-	leaks->stride = (uint32_t)(word >> 32);
-	leaks->length_skipped = (uint32_t)word;
-	count = words_count(words);
-	words->failed |= count > MSCOPE_COUNT(leaks->lengths);
-	for (i = 0; i < count && i < MSCOPE_COUNT(leaks->lengths); i++)
-		leaks->lengths[leaks->length_count++] = words_next(words);
-}
-
-static int load_places(struct leaks *leaks, struct words *words)
-{
-	size_t count = words_count(words), i;
-
-	if (array_reserve(&leaks->places, &leaks->place_room, count, sizeof(*leaks->places)) < 0)
-		return -ENOMEM;
-	for (i = 0; i < count && !words->failed; i++) {
-		struct place *place = &leaks->places[i];
-		uint64_t word;
-
-		*place = (struct place){.size = words_next(words)};
-		word = words_next(words);
-		place->stack = (uint32_t)word;
-		place->group = word >> 32 & INT32_MAX;
-		words->failed |= word >> 32 >= leaks->group_count;
-		leaks->place_count++;
-		if (load_growth(words, &place->growth) < 0 ||
-		    index_add(&leaks->index,
-			      leaks_place_hash(place->group, place->stack, place->size), i) < 0)
+	KEEP(words, place->size);
+	KEEP(words, where);
+	words->failed |= where >> 32 >= leaks->group_count;
+	if (words_load(words)) {
+		place->stack = (uint32_t)where;
+		place->group = where >> 32 & INT32_MAX;
+		if (index_add(&leaks->index,
+			      leaks_place_hash(place->group, place->stack, place->size), index) < 0)
 			return -ENOMEM;
 	}
-	return 0;
+	return keep_growth(words, &place->growth);
 }
 
-static int load_touched(struct leaks *leaks, struct words *words)
+static int keep_touched(struct words *words, struct leaks *leaks)
 {
-	size_t count = words_count(words), i;
+	size_t i;
 
-	if (array_reserve(&leaks->touched, &leaks->touched_room, count, sizeof(*leaks->touched)) <
-	    0)
+	if (words_array(words, &leaks->touched, &leaks->touched_count, &leaks->touched_room,
+			sizeof(*leaks->touched)) < 0)
 		return -ENOMEM;
-	for (i = 0; i < count; i++) {
-		uint64_t place = words_next(words);
-
-		if (place >= leaks->place_count || leaks->places[place].touched) {
+	for (i = 0; i < leaks->touched_count; i++) {
+		KEEP(words, leaks->touched[i]);
+		if (!words_load(words))
+			continue;
+		if (leaks->touched[i] >= leaks->place_count ||
+		    leaks->places[leaks->touched[i]].touched) {
 			words->failed = true;
 			break;
 		}
-		leaks->places[place].touched = true;
-		leaks->touched[leaks->touched_count++] = (uint32_t)place;
+		leaks->places[leaks->touched[i]].touched = true;
 	}
 	return 0;
 }
@@ -399,37 +226,42 @@ static bool is_whole(const struct leaks *leaks)
 	return true;
 }
 
-int leaks_load(void *state, const struct replay *replay, struct words *words)
+int leaks_keep(void *state, const struct replay *replay, struct words *words)
 {
 	struct leaks *leaks = state;
-	size_t count, i;
+	size_t i;
 
 	(void)replay;
-	leaks_clear(leaks);
-	load_clock(leaks, words);
-	count = words_count(words);
-	if (array_reserve(&leaks->devices, &leaks->device_room, count, sizeof(*leaks->devices)) < 0)
+	if (words_load(words))
+		leaks_clear(leaks);
+	keep_clock(words, leaks);
+	if (words_array(words, &leaks->devices, &leaks->device_count, &leaks->device_room,
+			sizeof(*leaks->devices)) < 0)
 		return -ENOMEM;
-	for (i = 0; i < count && !words->failed; i++) {
-		leaks->device_count++;
-		if (load_device(words, &leaks->devices[i]) < 0)
+	for (i = 0; i < leaks->device_count; i++) {
+		if (keep_device(words, &leaks->devices[i]) < 0)
 			return -ENOMEM;
 	}
-	count = words_count(words);
-	if (array_reserve(&leaks->groups, &leaks->group_room, count, sizeof(*leaks->groups)) < 0)
+	if (words_array(words, &leaks->groups, &leaks->group_count, &leaks->group_room,
+			sizeof(*leaks->groups)) < 0)
 		return -ENOMEM;
-	for (i = 0; i < count && !words->failed; i++) {
-		leaks->group_count++;
-		if (load_group(words, &leaks->groups[i]) < 0)
+	for (i = 0; i < leaks->group_count; i++) {
+		if (keep_group(words, &leaks->groups[i]) < 0)
 			return -ENOMEM;
 	}
-	if (load_places(leaks, words) < 0 || load_touched(leaks, words) < 0)
+	if (words_array(words, &leaks->places, &leaks->place_count, &leaks->place_room,
+			sizeof(*leaks->places)) < 0)
 		return -ENOMEM;
-	count = words_count(words);
-	if (array_reserve(&leaks->freed, &leaks->freed_room, count, sizeof(*leaks->freed)) < 0)
+	for (i = 0; i < leaks->place_count; i++) {
+		if (keep_place(words, leaks, i) < 0)
+			return -ENOMEM;
+	}
+	if (keep_touched(words, leaks) < 0 ||
+	    words_array(words, &leaks->freed, &leaks->freed_count, &leaks->freed_room,
+			sizeof(*leaks->freed)) < 0)
 		return -ENOMEM;
-	for (i = 0; i < count; i++)
-		load_freed(words, &leaks->freed[leaks->freed_count++]);
+	for (i = 0; i < leaks->freed_count; i++)
+		keep_freed(words, &leaks->freed[i]);
 	words->failed |= !is_whole(leaks);
 	return 0;
 }

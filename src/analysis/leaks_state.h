@@ -172,9 +172,8 @@ static inline const struct place *leaks_place_at(const struct leaks *leaks, uint
 /* Frees everything; the state is a new one then. */
 void leaks_clear(struct leaks *leaks);
 
-/* analysis.save and analysis.load. */
-void leaks_save(void *state, struct strbuf *out);
-int leaks_load(void *state, const struct replay *replay, struct words *words);
+/* analysis.keep. */
+int leaks_keep(void *state, const struct replay *replay, struct words *words);
 
 /* analysis.judge, analysis.text and analysis.json. */
 int leaks_report(const void *state, struct replay *replay, struct findings *out);

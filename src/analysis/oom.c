@@ -883,46 +883,26 @@ static int on_step(void *arg, struct replay *replay, uint32_t step, bool begins)
 	return begins ? 0 : levels_step_ended(&state->levels, replay, step);
 }
 
-/* Verdicts are plain words. Samples of earlier moments are not kept: they begin again. */
+/* In a checkpoint. Verdicts are plain words. Samples of earlier moments are not kept: they begin again. */
 _Static_assert(sizeof(struct oom_verdict) % 8 == 0, "a verdict is whole words");
 
-static void save(void *arg, struct strbuf *out)
-{
-	const struct oom_state *state = arg;
-
-	words_add(out, state->numbered);
-	words_add(out, state->recovered);
-	words_add(out, state->count);
-	if (state->count > 0)
-		strbuf_add(out, state->verdicts, state->count * sizeof(*state->verdicts));
-}
-
-static int load(void *arg, const struct replay *replay, struct words *words)
+static int keep(void *arg, const struct replay *replay, struct words *words)
 {
 	struct oom_state *state = arg;
-	size_t i, k;
+	size_t i;
 
 	(void)replay;
-	state->numbered = words_next(words);
-	state->recovered = words_next(words);
-	state->count = words_count(words);
-	if (words->failed || state->count > VERDICTS_MAX)
-		state->count = 0;
-	if (array_reserve(&state->verdicts, &state->room, state->count + 1,
-			  sizeof(*state->verdicts)) < 0) {
-		state->count = 0;
+	KEEP(words, state->numbered);
+	KEEP(words, state->recovered);
+	if (words_array(words, &state->verdicts, &state->count, &state->room,
+			sizeof(*state->verdicts)) < 0)
 		return -ENOMEM;
-	}
+	words->failed |= state->count > VERDICTS_MAX;
 	for (i = 0; i < state->count; i++) {
-		uint64_t word[sizeof(struct oom_verdict) / 8];
-
-		for (k = 0; k < MSCOPE_COUNT(word); k++)
-			word[k] = words_next(words);
-		memcpy(&state->verdicts[i], word, sizeof(word));
-		if (state->verdicts[i].pool_count > OOM_POOLS ||
-		    state->verdicts[i].place_count > OOM_PLACES ||
-		    state->verdicts[i].cause >= OOM_CAUSES)
-			words->failed = true;
+		words_memory(words, &state->verdicts[i], sizeof(state->verdicts[i]));
+		words->failed |= state->verdicts[i].pool_count > OOM_POOLS ||
+				 state->verdicts[i].place_count > OOM_PLACES ||
+				 state->verdicts[i].cause >= OOM_CAUSES;
 	}
 	if (words->failed)
 		state->count = 0;
@@ -975,8 +955,7 @@ const struct analysis analysis_oom = {
 	.step = on_step,
 	.block = on_block,
 	.version = 4,
-	.save = save,
-	.load = load,
+	.keep = keep,
 	.judge = find,
 	.text = text,
 	.json = json,

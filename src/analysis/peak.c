@@ -275,70 +275,38 @@ static void peak_fini(void *arg)
 
 /* ---- in a checkpoint ---- */
 
-static void peak_save(void *arg, struct strbuf *out)
+static int keep_place(struct peak_state *state, size_t index, const struct replay *replay,
+		      struct words *words)
 {
-	const struct peak_state *state = arg;
-	size_t i;
+	struct place kept = {0}, *place;
 
-	words_add(out, state->pool_count);
-	for (i = 0; i < state->pool_count; i++) {
-		const struct pool_peak *pool = &state->pools[i];
-
-		words_add(out, pool->live_bytes);
-		words_add(out, pool->peak_bytes);
-		words_add(out, pool->epoch);
-		words_add(out, pool->time_ns);
-		words_add(out, pool->allocations);
-		words_add(out, pool->step);
-		words_add(out, pool->reserved_bytes);
-		words_add(out, pool->fresh);
+	if (!words_load(words)) {
+		words_memory(words, &state->places[index], sizeof(kept));
+		return 0;
 	}
-	words_add(out, state->place_count);
-	for (i = 0; i < state->place_count; i++) {
-		const struct place *place = &state->places[i];
-
-		words_add(out, (uint64_t)place->key.owner << 32 | place->key.stack);
-		words_add(out,
-			  (uint64_t)place->key.pool << 32 |
-				  (uint64_t)(place->key.outside << 16 | place->key.size_class));
-		words_add(out, place->now.bytes);
-		words_add(out, place->now.blocks);
-		words_add(out, place->at_peak.bytes);
-		words_add(out, place->at_peak.blocks);
-		words_add(out, place->epoch);
-	}
-}
-
-static int load_place(struct peak_state *state, const struct replay *replay, struct words *words)
-{
-	uint64_t who = words_next(words), where = words_next(words);
-	uint32_t stack = (uint32_t)who, pool = (uint32_t)(where >> 32);
-	uint16_t size_class = (uint16_t)where;
-	struct place *place;
-
-	if (words->failed || pool >= state->pool_count || size_class >= SIZE_CLASSES ||
-	    stack >= replay_stack_count(replay))
+	words_memory(words, &kept, sizeof(kept));
+	if (words->failed || kept.key.pool >= state->pool_count ||
+	    kept.key.size_class >= SIZE_CLASSES || kept.key.stack >= replay_stack_count(replay))
 		return MSCOPE_E_DAMAGED;
-	place = place_at(state, stack, size_class, (uint32_t)(who >> 32), pool,
-			 (where >> 16 & 1) != 0);
+	place = place_at(state, kept.key.stack, kept.key.size_class, kept.key.owner, kept.key.pool,
+			 kept.key.outside != 0);
 	if (place == NULL)
 		return -ENOMEM;
-	place->now.bytes = words_next(words);
-	place->now.blocks = (uint32_t)words_next(words);
-	place->at_peak.bytes = words_next(words);
-	place->at_peak.blocks = (uint32_t)words_next(words);
-	place->epoch = words_next(words);
+	kept.next = place->next;
+	*place = kept;
 	return 0;
 }
 
-static int peak_load(void *arg, const struct replay *replay, struct words *words)
+static int peak_keep(void *arg, const struct replay *replay, struct words *words)
 {
 	struct peak_state *state = arg;
-	size_t count = words_count(words), i, usages;
+	size_t count, i, usages;
 	int r = 0;
 
-	peak_fini(state);
+	if (words_load(words))
+		peak_fini(state);
 	(void)replay_usages(replay, &usages);
+	count = words_count(words, state->pool_count);
 	if (count > usages)
 		return MSCOPE_E_DAMAGED;
 	for (i = 0; i < count; i++) {
@@ -346,18 +314,18 @@ static int peak_load(void *arg, const struct replay *replay, struct words *words
 
 		if (pool == NULL)
 			return -ENOMEM;
-		pool->live_bytes = words_next(words);
-		pool->peak_bytes = words_next(words);
-		pool->epoch = words_next(words);
-		pool->time_ns = words_next(words);
-		pool->allocations = words_next(words);
-		pool->step = (uint32_t)words_next(words);
-		pool->reserved_bytes = words_next(words);
-		pool->fresh = words_next(words) != 0;
+		KEEP(words, pool->live_bytes);
+		KEEP(words, pool->peak_bytes);
+		KEEP(words, pool->epoch);
+		KEEP(words, pool->time_ns);
+		KEEP(words, pool->allocations);
+		KEEP(words, pool->step);
+		KEEP(words, pool->reserved_bytes);
+		KEEP(words, pool->fresh);
 	}
-	count = words_count(words);
+	count = words_count(words, state->place_count);
 	for (i = 0; i < count && r == 0; i++)
-		r = load_place(state, replay, words);
+		r = keep_place(state, i, replay, words);
 	return r;
 }
 
@@ -757,9 +725,8 @@ const struct analysis analysis_peak = {
 	.state_bytes = sizeof(struct peak_state),
 	.blocks = BLOCK_CHANGES_ALL,
 	.block = peak_block,
-	.version = 2,
-	.save = peak_save,
-	.load = peak_load,
+	.version = 3,
+	.keep = peak_keep,
 	.judge = peak_report,
 	.text = peak_text,
 	.json = peak_json,

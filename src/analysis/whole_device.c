@@ -773,15 +773,6 @@ void device_then(const struct device_account *account, const struct replay *repl
 
 _Static_assert(sizeof(struct device_account) % 8 == 0, "an account is whole words");
 
-static void save(void *arg, struct strbuf *out)
-{
-	const struct devices_state *state = arg;
-
-	words_add(out, state->count);
-	if (state->count > 0)
-		strbuf_add(out, state->all, state->count * sizeof(*state->all));
-}
-
 /* Whether a view can be one; ends its texts. */
 static bool is_view(struct device_view *view)
 {
@@ -792,29 +783,25 @@ static bool is_view(struct device_view *view)
 	return view->pool_count <= DEVICE_POOLS && view->library_count <= DEVICE_LIBRARIES;
 }
 
-static int load(void *arg, const struct replay *replay, struct words *words)
+static int keep(void *arg, const struct replay *replay, struct words *words)
 {
 	struct devices_state *state = arg;
-	size_t count = words_count(words), i, k;
+	size_t i;
 
 	(void)replay;
-	state->count = 0;
-	if (array_reserve(&state->all, &state->room, count + 1, sizeof(*state->all)) < 0)
+	if (words_array(words, &state->all, &state->count, &state->room, sizeof(*state->all)) < 0)
 		return -ENOMEM;
-	for (i = 0; i < count && !words->failed; i++) {
+	for (i = 0; i < state->count; i++) {
 		struct device_account *account = &state->all[i];
-		uint64_t word;
 
-		for (k = 0; k < sizeof(*account) / 8; k++) {
-			word = words_next(words);
-			memcpy((char *)account + k * 8, &word, sizeof(word));
-		}
-		if (!is_view(&account->fullest) || !is_view(&account->pool_peak) ||
-		    !is_view(&account->refused) || account->point_gap_ns == 0 ||
-		    account->cost_last >= COSTS || account->point_count > DEVICE_POINTS)
-			words->failed = true;
+		words_memory(words, account, sizeof(*account));
+		words->failed |= !is_view(&account->fullest) || !is_view(&account->pool_peak) ||
+				 !is_view(&account->refused) || account->point_gap_ns == 0 ||
+				 account->cost_last >= COSTS ||
+				 account->point_count > DEVICE_POINTS;
 	}
-	state->count = words->failed ? 0 : count;
+	if (words->failed)
+		state->count = 0;
 	return 0;
 }
 
@@ -878,8 +865,7 @@ const struct analysis analysis_devices = {
 	.row = on_row,
 	.sample = on_sample,
 	.version = 4,
-	.save = save,
-	.load = load,
+	.keep = keep,
 	.judge = find,
 	.text = text,
 	.json = json,

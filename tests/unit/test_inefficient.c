@@ -364,9 +364,9 @@ static void save_and_load(struct analyses *analyses, const struct replay *replay
 	struct strbuf saved = {0};
 	struct words words;
 
-	inefficient_save(state, &saved);
+	assert_int_equal(inefficient_keep(state, replay, &(struct words){.out = &saved}), 0);
 	words = (struct words){.at = (const uint8_t *)saved.data, .left = saved.length / 8};
-	assert_int_equal(inefficient_load(state, replay, &words), 0);
+	assert_int_equal(inefficient_keep(state, replay, &words), 0);
 	assert_false(words.failed);
 	assert_int_equal(words.left, 0);
 	analyses_settings(analyses, settings, true);
@@ -383,14 +383,14 @@ static bool save_and_load_damaged(struct play *p, struct analyses *analyses,
 	uint32_t flips;
 	bool good;
 
-	inefficient_save(state, &saved);
+	assert_int_equal(inefficient_keep(state, replay, &(struct words){.out = &saved}), 0);
 	for (flips = 1 + dice(p, 3); flips > 0; flips--) {
 		uint64_t wrong = dice(p, 2) == 0 ? dice(p, 20) : unit_random(&p->seed) << 8;
 
 		memcpy(saved.data + 8 * (size_t)dice(p, (uint32_t)(saved.length / 8)), &wrong, 8);
 	}
 	words = (struct words){.at = (const uint8_t *)saved.data, .left = saved.length / 8};
-	good = inefficient_load(state, replay, &words) == 0 && !words.failed;
+	good = inefficient_keep(state, replay, &words) == 0 && !words.failed;
 	/* As analyses.c does. */
 	analyses->failed[ANALYSIS_ID_inefficient] = !good;
 	analyses_settings(analyses, &p->settings, true);
