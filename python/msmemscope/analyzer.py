@@ -298,7 +298,7 @@ def whatif(input_path, settings=None, limit=None, card=None, torch=None, batch=N
     limit       bytes that the pool may reserve: does the run fit?
     card        bytes of another card: does the run fit there?
     torch       release of PyTorch to simulate, such as "2.11"; None: the recorded one
-    batch       numbers: other batch sizes, predicted from two or three runs, which input_path lists
+    batch       a number or several: other batch sizes, predicted from two or three runs, which input_path lists
     batch_of    batch sizes of these runs, in order; None: from their command lines or file names
 
     Returns a list with a dict for each pool, as `msmemscope whatif --json` has them; a pool that cannot be simulated has "refusal" and no "settings"
@@ -312,6 +312,7 @@ def whatif(input_path, settings=None, limit=None, card=None, torch=None, batch=N
         words.append(f"--torch={torch}")
     for name, numbers in (("batch", batch), ("batch-of", batch_of)):
         if numbers is not None:
+            numbers = [numbers] if isinstance(numbers, int) else numbers
             words.append(f"--{name}=" + ",".join(str(_number(name, value, 1)) for value in numbers))
     paths = [_path(path) for path in input_path] if isinstance(input_path, (list, tuple)) else [_path(input_path)]
     try:

@@ -3,6 +3,7 @@
  * msmemscope whatif RUN...: what PyTorch's pool would have reserved under other settings, limits or cards. RUN is a memory snapshot of
  * PyTorch, or anything that engine/input.h opens. twin/what_if.h has the rules.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -41,6 +42,20 @@ static int answer(struct whatif *whatif, const struct pool_history *history, con
 	return code;
 }
 
+/* A pool whose record cannot be played at all. */
+static void refuse(struct whatif *whatif, const struct pool_history *history, const char *why,
+		   const char *word)
+{
+	struct what_if w = {.history = history, .agreement = {.left_at = SIZE_MAX}};
+
+	cli_say("%s: the record of PyTorch's pool cannot be replayed: %s", word, why);
+	if (!whatif->answers.options->json)
+		return;
+	snprintf(w.refusal, sizeof(w.refusal), "The record cannot be replayed: %s.", why);
+	whatif_json(&w, &whatif->answers.json);
+	whatif->answers.answered++;
+}
+
 static int answer_pools(struct whatif *whatif, struct pool_histories *histories, const char *word)
 {
 	int worst = MSCOPE_EXIT_OK;
@@ -54,8 +69,7 @@ static int answer_pools(struct whatif *whatif, struct pool_histories *histories,
 			continue;
 		tried++;
 		if (why != NULL)
-			cli_say("%s: the record of PyTorch's pool cannot be replayed: %s", word,
-				why);
+			refuse(whatif, &histories->pools[i].history, why, word);
 		else
 			code = answer(whatif, &histories->pools[i].history, word);
 		worst = code > worst ? code : worst;

@@ -144,15 +144,20 @@ static void add_row(struct strbuf *out, const struct batch_row *row, uint64_t li
 	strbuf_add_char(out, '\n');
 }
 
-static void add_sites(struct strbuf *out, const struct batches *b)
+static void add_sites(struct strbuf *out, const struct batches *b, bool blocks_only)
 {
 	if (b->site_count == 0)
 		return;
-	strbuf_add_str(
-		out,
-		b->has_odd
-			? "Not a line over the batch, so figures are ranges (libraries choose such sizes by themselves, as cuDNN its workspaces): "
-			: "Not a line over the batch: ");
+	strbuf_add_str(out, "Not a line over the batch");
+	if (b->has_odd && blocks_only)
+		strbuf_add_str(
+			out,
+			", so figures are ranges (torch_npu reports blocks, which can be larger than what was asked for)");
+	else if (b->has_odd)
+		strbuf_add_str(
+			out,
+			", so figures are ranges (libraries choose such sizes by themselves, as cuDNN its workspaces)");
+	strbuf_add_str(out, ": ");
 	for (size_t i = 0; i < b->site_count; i++) {
 		strbuf_addf(out, "%s%s (", i == 0 ? "" : ", ",
 			    b->sites[i].name[0] == '\0' ? "requests without a call site"
@@ -188,7 +193,9 @@ static void batch_text(struct strbuf *out, const struct batches *b,
 {
 	const struct what_if *last = &b->runs[choice->run_count - 1];
 
-	strbuf_addf(out, "PyTorch pool on GPU %" PRIu32 ", runs with batch ",
+	bool npu = choice->runs[0]->npu;
+
+	strbuf_addf(out, "PyTorch pool on %s %" PRIu32 ", runs with batch ", npu ? "NPU" : "GPU",
 		    choice->runs[0]->device);
 	add_list(out, choice->run_batches, choice->run_count);
 	if (b->requests > 0)
@@ -197,10 +204,11 @@ static void batch_text(struct strbuf *out, const struct batches *b,
 	strbuf_add_str(out, ".\n");
 	if (b->refusal[0] != '\0') {
 		strbuf_addf(out, "%s\n", b->refusal);
-		add_sites(out, b);
+		add_sites(out, b, choice->runs[0]->blocks_only);
 		return;
 	}
-	strbuf_addf(out, "Reserved at the peak (torch 2.%" PRIu32 ", %s):\n", last->release.minor,
+	strbuf_addf(out, "Reserved at the peak (%s 2.%" PRIu32 ", %s):\n",
+		    npu ? "torch_npu" : "torch", last->release.minor,
 		    choice->settings != NULL && choice->settings[0] != '\0' ? choice->settings
 		    : choice->settings != NULL || last->history->settings[0] == '\0'
 			    ? "default settings"
@@ -221,7 +229,7 @@ static void batch_text(struct strbuf *out, const struct batches *b,
 			strbuf_addf(out, " for the pool, the largest batch is %" PRIu64 ".\n",
 				    b->largest);
 	}
-	add_sites(out, b);
+	add_sites(out, b, choice->runs[0]->blocks_only);
 	add_caution(out, b, choice);
 }
 

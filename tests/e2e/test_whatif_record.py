@@ -100,6 +100,22 @@ def test_the_pickle_carries_release_fraction_and_calls(record, whatif, msmemscop
     assert own["settings"][0]["fits"] is True and own["reserved_peak"] == exported["reserved_peak"]
 
 
+def test_python_takes_a_project_a_trace_and_a_pickle(record, dist, whatif, msmemscope, out):
+    project = record(SPLIT)
+    msmemscope("export", "--format=torch", str(project.path)).check()
+    [pickled], [trace] = out.glob("**/*.pickle"), project.path.glob("**/*.msc")
+    script = ("import json, pathlib, sys, msmemscope\n"
+              "for path in sys.argv[1:]:\n    print(json.dumps(msmemscope.whatif(pathlib.Path(path), ['', 'expandable_segments:True'], card=70 << 20)))\n"
+              "print(len(msmemscope.whatif(sys.argv[1:3], batch=3, batch_of=[1, 2])[0]['batches']))\n")
+    done = subprocess.run(["/usr/bin/python3", "-c", script, project.path, trace, pickled], env={"PYTHONPATH": str(dist / "python")}, capture_output=True,
+                          text=True, check=True)
+    *pools, batches = map(json.loads, done.stdout.splitlines())
+    for (pool,), path in zip(pools, (project.path, trace, pickled), strict=True):
+        assert pool == whatif(path, "--set=", "--set=expandable_segments:True", f"--card={70 * MIB}")
+        assert [(one["set"], one["fits"]) for one in pool["settings"]] == [("expandable_segments:True", True), ("", False)]
+    assert batches == 1
+
+
 def test_a_memory_fraction_limits_every_setting(record, whatif, msmemscope):
     project = record("torch.cuda.init()\ntorch.cuda.set_per_process_memory_fraction(100 / (64 << 10), 0)\n"
                      "first = request(40 * M)\nsecond = request(40 * M)\nfree(first)\nfree(second)\n")
