@@ -39,12 +39,26 @@ static size_t kept_as_input(const struct sets *sets, uint32_t block, uint32_t bu
 	return until;
 }
 
+/* Whether the program holds a block by itself, in a list, a hook or an attribute: it lived on after the graph had let go of it. */
+static bool is_held(const struct advise_record *record, uint32_t block)
+{
+	const struct advise_block *one = &record->blocks[block];
+
+	for (uint32_t i = one->save; i != ADVISE_NONE; i = record->saves[i].next) {
+		size_t released = advise_record_release(record, record->saves[i].node);
+
+		if (released == ADVISE_NEVER || released >= one->died)
+			return false;
+	}
+	return true;
+}
+
 /* A block that a chosen forward pass made, and that lived on after it. */
 static size_t new_end(const struct sets *sets, uint32_t block, uint32_t in)
 {
 	const struct advise_record *record = sets->record;
 	const struct advise_block *one = &record->blocks[block];
-	size_t until = sets_dropped(record, block);
+	size_t until = is_held(record, block) ? one->died : sets_dropped(record, block);
 
 	if (until > one->died)
 		until = one->died;
