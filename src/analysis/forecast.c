@@ -259,6 +259,17 @@ static bool is_steady(const struct device_level *level, uint32_t steps)
 		       STEADY * (double)early / (half->step - first->step);
 }
 
+bool device_level_rises(const struct device_level *level, uint32_t steps)
+{
+	const struct level_point *first = level->points, *half;
+
+	if (level->point_count < 4)
+		return false;
+	half = point_at(level, first->step + (steps - first->step) / 2);
+	return level->growth.live > half->level && half->level > first->level &&
+	       is_steady(level, steps);
+}
+
 static uint64_t steps_until(double room, double rate)
 {
 	return room <= 0 ? 0 : whole(room / rate + ROUNDING);

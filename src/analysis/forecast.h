@@ -86,6 +86,9 @@ bool device_level_forecast(const struct device_level *level, const struct replay
 			   uint32_t device, uint32_t steps, const struct device_growth *growth,
 			   struct device_forecast *out);
 
+/* Whether the level rose in the later half of the steps, as fast as in the first half, though it does not climb yet: in few large rises, say. */
+bool device_level_rises(const struct device_level *level, uint32_t steps);
+
 /* As a finding, after `step`; `step_seconds`: length of a step, 0: unknown. */
 struct finding_forecast forecast_finding(const struct device_forecast *forecast,
 					 const struct replay *replay, uint32_t step,

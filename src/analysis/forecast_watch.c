@@ -76,16 +76,24 @@ static bool judge(const struct analyses *analyses, struct replay *replay, uint32
 		return false;
 	for (i = 0; i < found->forecast_count && found->forecasts[i].device != device; i++)
 		;
-	if (i < found->forecast_count && found->forecasts[i].climbs) {
+	if (i < found->forecast_count &&
+	    found->forecasts[i].steps_low <= horizon(found->last_step)) {
 		*out = forecast_finding(&found->forecasts[i], replay, found->last_step,
 					found->step_seconds);
-		agrees = out->seconds <= AHEAD_SECONDS && (worst_place(found, device) != NULL ||
-							   (trend && pool_grows(found, device)));
+		agrees = out->seconds <= AHEAD_SECONDS &&
+			 (worst_place(found, device) != NULL ||
+			  (trend && found->forecasts[i].climbs && pool_grows(found, device)));
 	}
 	if (agrees)
 		say(replay, found, out, text);
 	leaks_findings_free(found);
 	return agrees;
+}
+
+/* Steps until the leak rule is asked again. Of a device that does not climb it is asked ever more rarely. */
+static uint32_t pause(const struct device_forecast *device, uint32_t ended)
+{
+	return device->climbs || ended < 8 * AGAIN ? AGAIN : ended / 8;
 }
 
 /* Forgets devices that no longer climb. */
@@ -97,7 +105,7 @@ static void forget(struct forecast_watch *watch, const struct device_forecast *c
 	for (i = 0; i < FORECAST_DEVICES; i++) {
 		for (k = 0; k < count && climbing[k].device != i; k++)
 			;
-		if (k == count || !climbing[k].climbs) {
+		if (k == count) {
 			watch->devices[i].since = watch->devices[i].refused = 0;
 			watch->devices[i].said = false;
 		}
@@ -128,7 +136,7 @@ static bool look(struct forecast_watch *watch, const struct analyses *analyses,
 		if (ended < FORECAST_STEPS_MIN ||
 		    step < watch->devices[device].since + APART + ended / 8 ||
 		    (watch->devices[device].refused != 0 &&
-		     step < watch->devices[device].refused + AGAIN) ||
+		     step < watch->devices[device].refused + pause(&climbing[i], ended)) ||
 		    (watch->said_ns != 0 && now_ns - watch->said_ns < MINUTE_NS))
 			continue;
 		if (judge(analyses, replay, device, ended >= TREND_STEPS, out, text)) {

@@ -847,8 +847,13 @@ size_t leaks_climbing(const struct analyses *analyses, const struct replay *repl
 	for (i = 0; i < leaks->device_count && count < most; i++) {
 		const struct device_state *d = &leaks->devices[i];
 
-		count += device_level_forecast(&d->level, replay, d->device, leaks->ended, &none,
-					       &out[count]);
+		if (device_level_forecast(&d->level, replay, d->device, leaks->ended, &none,
+					  &out[count])) {
+			count++;
+		} else if (device_level_rises(&d->level, leaks->ended)) {
+			out[count++] =
+				(struct device_forecast){.device = d->device, .steady = true};
+		}
 	}
 	return count;
 }

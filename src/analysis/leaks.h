@@ -133,7 +133,7 @@ struct leaks_findings *leaks_findings(const struct analyses *analyses, struct re
 void leaks_findings_free(struct leaks_findings *findings);
 
 /*
- * Devices whose level climbs, judged by that alone: cheap, and for every step. At most `most` of them are filled in; `out_step` is the last step
+ * Devices whose level climbs, or only rises (`climbs` false, nothing else known), judged by that alone: cheap, and for every step. At most `most` of them are filled in; `out_step` is the last step
  * that ended, `out_ended` how many did. 0 where no step was marked.
  */
 size_t leaks_climbing(const struct analyses *analyses, const struct replay *replay,
