@@ -9,7 +9,7 @@
 With DEVICE=cuda in the environment they are trained on a GPU, with 32 times the batch, and PyTorch's pool says what was requested; with DEVICE=npu
 on an NPU. TIMES says how many times the batch it is, CLASS that only modules of this class are of interest. On both, torch.autograd.graph.save_on_cpu() is tried around the same modules.
 
-A network is transformer, cnn, unet, rnn, lstm, room (that is made once and kept), nested, keeps (gradients that are set to zero), compiled
+A network is transformer, cnn, unet, rnn, lstm, room (that is made once and kept), hooked (hooks keep results), nested, keeps (gradients that are set to zero), compiled
 (torch.compile), again (checkpoints already), or a number: the seed of a random one.
 """
 import functools
@@ -163,6 +163,16 @@ class Lstm(nn.Module):
         return self.head(x)
 
 
+class Hooked(Transformer):
+    """A hook keeps what each block gives until the next step."""
+
+    def __init__(self):
+        super().__init__(width=32, depth=4, heads=1, words=32)
+        kept = {}
+        for number, block in enumerate(self.blocks):
+            block.register_forward_hook(lambda module, given, result, number=number: kept.__setitem__(number, result))
+
+
 class Inner(nn.Module):
     def __init__(self, width, factor, act, norm):
         super().__init__()
@@ -271,6 +281,8 @@ def make(name):
         return Lstm(), lambda: torch.randint(40, (16, 20)), sgd, True
     if name == "room":
         return nn.Sequential(*(Working(32) for _ in range(4))), lambda: torch.randn(64, 32), sgd, True
+    if name == "hooked":
+        return Hooked(), lambda: torch.randint(32, (16, 32)), sgd, True
     if name == "nested":
         return Nested(random.Random(5), 64, 4), lambda: torch.randn(256, 24), adam, True
     if name == "compiled":
