@@ -17,6 +17,8 @@
 
 /* So many places that have grown and stopped, one after the other, may be a pool that grows. */
 #define POOL_GROWN 6u
+/* And so many steps in which a pool has grown: two are a coincidence, as for a place. */
+#define POOL_RISES 3u
 
 /* By time: the fewest parts that are judged. */
 #define PARTS_MIN 50u
@@ -625,8 +627,11 @@ static void fill_pool(const struct judge *j, const struct group *group, struct l
 			leaking < pool->bytes_per_step ? leaking / pool->bytes_per_step : 1;
 }
 
-/* A pool is the sum of its places: if all are kept, and few of them have ever grown, so is the pool. */
-static bool all_kept(const struct judge *j, const struct group *group)
+/*
+ * A pool is the sum of its places: if all are kept, and few of them have ever grown, so is the pool; or many, if all grew in the same
+ * step or two, as where a second network takes its first.
+ */
+static bool all_kept(const struct judge *j, const struct group *group, uint64_t rises)
 {
 	size_t i, stopped = 0;
 
@@ -637,7 +642,7 @@ static bool all_kept(const struct judge *j, const struct group *group)
 			return false;
 		stopped += j->groups[i].stopped;
 	}
-	return stopped < POOL_GROWN;
+	return stopped < POOL_GROWN || rises < POOL_RISES;
 }
 
 static int judge_pool(struct judge *j, const struct group *group)
@@ -659,7 +664,7 @@ static int judge_pool(struct judge *j, const struct group *group)
 		pool.verdict = judgement.verdict;
 		pool.reason = judgement.reason;
 		pool.rises = g.rose;
-		if (pool.verdict == GROWTH_SUSPECT && all_kept(j, group)) {
+		if (pool.verdict == GROWTH_SUSPECT && all_kept(j, group, pool.rises)) {
 			pool.verdict = GROWTH_KEPT;
 			pool.reason = GROWTH_STOPPED;
 		}
