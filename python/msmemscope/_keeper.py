@@ -15,6 +15,7 @@ import contextvars
 import functools
 import gc
 import os
+import re
 import sys
 import time
 import types
@@ -45,7 +46,10 @@ _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorTyp
 _FRAMES_OF = {kind: kind.__dict__[name] for kind, name in zip(_GENERATORS, ("gi_frame", "cr_frame", "ag_frame"))}
 _PLAIN = (str, int, float, bool, bytes, type(None))
 _QUEUES = {"queue": ".queue", "asyncio.queues": "._queue", "multiprocessing.queues": "._buffer"}  # module: where its classes have their items
-_OF_MODULES = ("._modules", "._parameters", "._buffers")  # of torch.nn.Module
+# Where torch.nn.Module has what a program writes as attributes, or as items of a Sequential.
+_OF_MODULES = ("._modules", "._parameters", "._buffers")
+_PART = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
+_SEVERAL = 3  # blocks, at least, in each of several containers that grow
 # What the interpreter keeps of an error that nobody caught: it came after what kept the tensors.
 _LAST = ("last_value", "last_traceback", "last_exc")
 
@@ -523,10 +527,12 @@ class _Scan:
     def owner(self, path, pieces, shared):
         """What a program calls the keeper, and how many parts of the path its name has: for the dict of an object the object, for the
         deque of a queue the queue, for a dict of parameters the module."""
-        module = getattr(sys.modules.get("torch.nn.modules.module"), "Module", None)
         for at in range(shared - 1):
-            if module is not None and _has_base(type(self.nodes[path[at]]), module) and any(p in _OF_MODULES for p in pieces[at:at + 2]):
+            whole = _PART.sub("", "".join(pieces[at:])) == "" or at == max(0, shared - 3) and pieces[shared - 2] in _OF_MODULES
+            if whole and _is_module(self.nodes[path[at]]):
                 return self.nodes[path[at]], at
+        if shared >= 2 and pieces[shared - 2] in _OF_MODULES and _is_module(self.nodes[path[shared - 2]]):
+            return self.nodes[path[shared - 2]], shared - 2
         holder = self.nodes[path[shared - 1]]
         for at in range(max(0, shared - 3), shared - 1):
             above = self.nodes[path[at]]
@@ -537,6 +543,16 @@ class _Scan:
             if type(above) is not dict and _instance_dict(above) is holder:
                 return above, shared - 1
         return holder, shared - 1
+
+    def one_of_several(self, path, pieces, shared, group):
+        """Where several containers below what leads to all blocks have many of them each: one past that of the path, and how many there are."""
+        for at in range(shared, len(path) - 1):
+            node, count = self.nodes[path[at]], _count(self.masks[path[at]] & group)
+            several = -(-_count(group) // count)
+            if (count >= _SEVERAL and several < count and type(node) is not tuple and self.length(node) and pieces[at - 1] not in _OF_MODULES and
+                    node is not _instance_dict(self.nodes[path[at - 1]])):
+                return at + 1, several
+        return shared, 1
 
     def several_globals(self, roots, group):
         """{name: root} of the module whose globals lead to most of a group one by one, and how many they lead to."""
@@ -596,6 +612,11 @@ def _cure(kind, what, grad, scalar=False, in_graph=False, value=""):
         clear = f"remove items from the {word}" if container else "delete it"
         return f"{clear} when no longer needed; .detach() frees the graph alone, not the tensor"
     return f"remove items from the {word} when they are no longer needed" if container else "delete it when it is no longer needed"
+
+
+def _as_written(name):
+    """Parts of a module by the names that a program writes."""
+    return _PART.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", name)
 
 
 def _newest(addresses, held):
@@ -668,20 +689,22 @@ class Scanner:
         """`in_graph`: the blocks are what graphs of the tensors that are looked for have saved."""
         scan = self.scan
         root, most = scan.best(roots, group)
-        several, count = scan.several_globals(roots, group)
+        apart, count = scan.several_globals(roots, group)
         if count >= max(2 * most, 2) and 2 * count >= _count(group):
-            return self._globals(several, group, addresses, len(site.addresses))
+            return self._globals(apart, group, addresses, len(site.addresses))
         if root is None or most < max(1, _count(group) / 3):
             return None
         path, shared = scan.walk(root.child, group)
         pieces = scan.pieces(path, root.kind == "class")
+        shared, several = scan.one_of_several(path, pieces, shared, group & scan.masks[root.child])
         holder, named = scan.owner(path, pieces, shared)
         held = group & scan.masks[root.child]
-        answer = Answer(_newest(addresses, held), root.kind, _type_name(holder), root.name + "".join(pieces[:named]), root.words, 0, _count(held),
-                        len(site.addresses), "", root.name + "".join(pieces) or root.words, "")
+        answer = Answer(_newest(addresses, held), root.kind, _type_name(holder), _as_written(root.name + "".join(pieces[:named])), root.words, 0,
+                        _count(held), len(site.addresses), "", _as_written(root.name + "".join(pieces)) or root.words, "")
         if root.words.startswith("class attribute of finalize in weakref") and answer.name == "finalize._registry":
             return answer._replace(what="", name="", root="arguments of weakref.finalize()", cure=_cure("finalize", "", False))
-        return self._described(answer, root, path, pieces, shared, holder, in_graph)
+        answer = self._described(answer, root, path, pieces, shared, holder, in_graph)
+        return answer if several == 1 else answer._replace(root=f"{answer.root}, one of {several} such {answer.what}s")
 
     def _described(self, answer, root, path, pieces, shared, holder, in_graph):
         scan = self.scan

@@ -239,10 +239,12 @@ static void add_not_judged(const struct replay *replay, struct strbuf *out)
 		return;
 	}
 	strbuf_addf(out,
-		    "Leaks are not judged: %s. A range named \"" STEP_MESSAGE
-		    "\" (%s) or msmemscope.step() marks a step.\n",
-		    replay_steps(replay) == 0 ? "no step was marked"
-					      : "no step after the first has ended",
+		    "Leaks are not judged: %s. msmemscope.step() or a range named \"" STEP_MESSAGE
+		    "\" (%s) marks a step.\n",
+		    replay_steps(replay) == 0
+			    ? "no step was marked, and what was recorded is too short to be judged "
+			      "by time"
+			    : "no step after the first has ended",
 		    uses_gpus(replay) ? "NVTX: torch.cuda.nvtx.range_push, range_pop"
 				      : "mstxRangeStartA, mstxRangeEnd");
 }

@@ -374,7 +374,8 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 	if (earlier && !found->judgement.by_time)
 		strbuf_addf(out, "%s step %llu", one ? ", seen in" : " in",
 			    (unsigned long long)k->step);
-	else if (k->newest_step != 0)
+	else if (k->newest_step != 0 && k->newest_step >= found->judgement.last_step)
+		/* Blocks that are too young to be judged were not looked for. */
 		strbuf_addf(out, ", newest from step %llu", (unsigned long long)k->newest_step);
 	if (k->holds[0] != '\0')
 		strbuf_addf(out, "; %s %s", one ? "it holds" : "each holds", k->holds);

@@ -218,6 +218,12 @@ static void add_keeper(const struct findings *found, const struct finding_place 
 	struct strbuf lines = {0};
 
 	keeper_lines(found, place, "  ", &lines);
+	/* Variables of functions are seen while these run: at the end of a step. */
+	if (lines.length == 0 && found->judgement.by_time && strstr(place->name, ".py:") != NULL &&
+	    (place->pool == POOL_host || !pool_is_driver(place->pool)))
+		strbuf_add_str(&lines,
+			       "  kept by: unknown; mark steps with msmemscope.step() or run "
+			       "`msmemscope ctl PID who` meanwhile\n");
 	screen_wrap(strbuf_str(&lines), 3, out);
 	strbuf_fini(&lines);
 }

@@ -53,6 +53,25 @@ def run():
         train(step)
 run()
 """,
+    "two networks": """
+import torch
+def network(first, last):
+    return torch.nn.Sequential(torch.nn.Linear(first, 32), torch.nn.ReLU(), torch.nn.Linear(32, last))
+maker, judge = network(8, 64), network(64, 1)
+making, judging = torch.optim.Adam(maker.parameters()), torch.optim.Adam(judge.parameters())
+noise = torch.randn(8, 8)
+for step in range(60):
+    made = maker(torch.randn(8, 8))
+    judging.zero_grad()
+    (judge(torch.rand(8, 64)).mean() - judge(made.detach()).mean()).backward()
+    judging.step()
+    making.zero_grad()
+    judge(made).mean().backward()
+    making.step()
+    if step % 10 == 0:
+        with torch.no_grad():
+            grid = maker(noise)
+""",
     "outputs": MODEL + """
 def run():
     outputs = []
@@ -158,6 +177,12 @@ def test_what_no_python_object_holds_is_not_given_to_one(parts, msmemscope):
     assert keeper["kind"] == "cpp" and keeper["name"] == "" and keeper["sentence"].startswith("C++ only")
 
 
+def test_what_all_grows_in_the_second_step_is_no_growth_of_the_pool(parts, msmemscope):
+    document, found = places(msmemscope, parts["two networks"])
+    assert document["judgement"]["clean"] and not found, document["judgement"]
+    assert [trend["trend"] for trend in document["trends"]] == ["steady"]
+
+
 def test_a_program_that_does_not_leak_is_not_looked_at(parts, msmemscope):
     document, found = places(msmemscope, parts["healthy"])
     assert document["events_by_type"].get("keeper", 0) == 0 and not [place for place in found if place["keepers"]]
@@ -176,6 +201,26 @@ for step in range(40):
     assert "  kept by: list `history` (global of train.py), 40 items, newest from step 40\n" in run.stderr, run.stderr
     line = script.read_text().split("history.append")[0].count("\n") + 1
     assert f"  cure: remove items from the list when they are no longer needed; filled at train.py:{line}\n" in run.stderr
+
+
+SERVING = """
+import time, torch
+def serve():
+    sessions = {}
+    for request in range(150):
+        sessions[request] = torch.randn(1000)
+        time.sleep(0.01)
+serve()
+"""
+
+
+def test_without_steps_the_screen_says_how_to_see_what_a_function_keeps(python, msmemscope, out):
+    """The function has returned when the program is asked, at its end."""
+    out.mkdir(exist_ok=True)
+    (out / "serve.py").write_text(SERVING)
+    run = msmemscope("--device=cpu", "--", *python, out / "serve.py").check()
+    assert " on the CPU: " in run.stderr, run.stderr
+    assert "  kept by: unknown; mark steps with msmemscope.step() or run `msmemscope ctl PID who` meanwhile\n" in run.stderr, run.stderr
 
 
 FILLED = """

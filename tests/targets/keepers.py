@@ -457,6 +457,42 @@ def clear():
     N = None
     gc.collect()
 """, ("global",), "N", "global of FILE"),
+    "lists of the blocks of a model": ("""
+class Part(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.M = []
+class Whole(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(Part() for _ in range(3))
+N = Whole()
+for step in range(COUNT):
+    for part in N.parts:
+        part.M.append(new())
+del part
+look()
+def clear():
+    for part in N.parts:
+        part.M.clear()
+""", ("global",), "N.parts[2].M", "global `N` of FILE, one of 3 such lists"),
+    "two lists of a dict": ("""
+N = {"train": [], "validate": []}
+for step in range(COUNT):
+    N["train"].append(new())
+    N["validate"].append((Hostile(), new()))
+look()
+def clear():
+    N.clear()
+""", ("global",), "N['validate']", "one of 2 such lists"),
+    "tensors of each step in a list of dicts": ("""
+N = []
+for step in range(COUNT):
+    N.append({f"layer{number}": new() for number in range(5)})
+look()
+def clear():
+    N.clear()
+""", ("global",), "N", "global of FILE"),
     "defaultdict of lists": ("""
 import collections
 N = collections.defaultdict(list)
