@@ -30,6 +30,9 @@ bool free_is_odd(const struct replay *replay, uint32_t context)
 	return replay_context(replay, context)->kind != BLOCK_REGISTER && !replay->blocks.late;
 }
 
+/* What a block can count. */
+#define LAUNCHES_MAX ((UINT64_C(1) << 48) - 1)
+
 /* ---- slots ---- */
 
 static int slot_take(struct blocks *blocks, uint32_t *out_slot)
@@ -270,7 +273,7 @@ int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t s
 {
 	struct block *block = &replay->blocks.all[slot];
 
-	if (live_put(&replay->blocks.live, space, key, slot) < 0)
+	if (live_put(&replay->blocks, space, key, slot) < 0)
 		return -ENOMEM;
 	if (MSCOPE_UNLIKELY(replay->blocks.ranged) && range_add(replay, slot) < 0)
 		return -ENOMEM;
@@ -298,7 +301,7 @@ static void remove_entry(struct replay *replay, const struct live_entry *entry, 
 		range_drop(replay, entry->slot);
 	if (MSCOPE_UNLIKELY(replay->ending.kind != 0))
 		ending_take_freed(replay, block);
-	live_remove(&replay->blocks.live, entry);
+	live_remove(&replay->blocks, entry);
 	if (MSCOPE_UNLIKELY(replay->ending.kind == END_STOP))
 		usage->outside_bytes -= (int64_t)block->size_bytes;
 	else
@@ -379,7 +382,7 @@ int blocks_allocate(struct replay *replay, const struct trace_event *event, stru
 	r = labels_owner(replay, context, event, &owner);
 	if (r < 0)
 		return r;
-	old = live_get(&replay->blocks.live, space, asked->key);
+	old = live_get(&replay->blocks, space, asked->key);
 	if (MSCOPE_UNLIKELY(old != NULL)) {
 		r = replace(replay, event, old);
 		if (r < 0)
@@ -399,7 +402,7 @@ int blocks_allocate(struct replay *replay, const struct trace_event *event, stru
 		.tid = event->tid,
 		.latest_step = steps_latest(&replay->steps),
 		.alloc_step = steps_current(&replay->steps),
-		.launches = replay->totals.launches,
+		.launches = replay->totals.launches & LAUNCHES_MAX,
 		.owner = owner,
 		.hidden = outside,
 		.outside_window = outside,
@@ -541,7 +544,7 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	if (writer == NULL)
 		return 0;
 	writer->latest = 0;
-	entry = live_get(&replay->blocks.live, space, key);
+	entry = live_get(&replay->blocks, space, key);
 	if (MSCOPE_UNLIKELY(entry == NULL)) {
 		replay->totals.oddities.frees_unknown += free_is_odd(replay, context);
 		undo_remember_later(replay, event->writer, &free);
@@ -621,7 +624,8 @@ void blocks_save(const struct replay *replay, struct checkpoint *cp)
 	if (replay->blocks.late)
 		BUILDER_PUT(&cp->builder, late_hooks, 0, .slots = 0);
 	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL)
-		blocks_save_block(replay, cp, &replay->blocks.all[entry->slot], entry->key, 0);
+		blocks_save_block(replay, cp, &replay->blocks.all[entry->slot],
+				  live_key(&replay->blocks, entry->slot), 0);
 	ending_save_blocks(replay, cp);
 }
 
@@ -656,7 +660,7 @@ static int load_block(struct replay *replay, const struct trace_event *event,
 		.tid = (uint32_t)live->tid,
 		.latest_step = (uint32_t)live->step,
 		.alloc_step = (uint32_t)live->inside,
-		.launches = live->launches,
+		.launches = live->launches & LAUNCHES_MAX,
 		.owner = (uint32_t)live->owner,
 		.undone = (uint16_t)live->undone,
 		.hidden = live->hidden != 0,
@@ -732,7 +736,7 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 		failed = true;
 		writer = NULL;
 	}
-	if (writer == NULL && live_get(&replay->blocks.live, free.space, live.key) != NULL) {
+	if (writer == NULL && live_get(&replay->blocks, free.space, live.key) != NULL) {
 		blocks_release(&replay->blocks, slot);
 		return 0;
 	}

@@ -45,7 +45,7 @@ static int end_blocks(struct replay *replay, const struct trace_event *event, ch
 		if (!choose(replay, blocks[i], number))
 			continue;
 		/* Blocks of drivers are found by their address or handle. */
-		entry = live_get(&replay->blocks.live, context_space(context), blocks[i]->address);
+		entry = live_get(&replay->blocks, context_space(context), blocks[i]->address);
 		if (entry != NULL)
 			r = with_rows ? blocks_free(replay, event, entry)
 				      : blocks_end(replay, entry);

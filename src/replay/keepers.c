@@ -31,7 +31,7 @@ static const struct block *block_at(struct replay *replay, uint64_t address)
 	for (i = 0; i < MSCOPE_COUNT(pools); i++) {
 		const struct context context = {.pool = pools[i], .kind = BLOCK_ALLOC};
 		const struct live_entry *entry =
-			live_get(&replay->blocks.live, context_space(&context), address);
+			live_get(&replay->blocks, context_space(&context), address);
 
 		if (entry != NULL)
 			return &replay->blocks.all[entry->slot];

@@ -272,8 +272,7 @@ int labels_load_label(struct replay *replay, const struct trace_event *event)
 				    replay_writer_tid(replay, replay->writers.as_writer),
 				    (enum label_kind)label.kind, text);
 	context = definitions_context(replay, event);
-	entry = live_get(&replay->blocks.live, replay->definitions.uses[context].space,
-			 label.address);
+	entry = live_get(&replay->blocks, replay->definitions.uses[context].space, label.address);
 	return entry == NULL ? 0
 			     : label_block(replay, &replay->blocks.all[entry->slot],
 					   (enum label_kind)label.kind, text, false);

@@ -357,8 +357,7 @@ int ooms_take_oom_end(struct replay *replay, const struct trace_event *event)
 static uint64_t freed_bytes(const struct replay *replay, const struct context *context,
 			    uint64_t address)
 {
-	const struct live_entry *entry =
-		live_get(&replay->blocks.live, context_space(context), address);
+	const struct live_entry *entry = live_get(&replay->blocks, context_space(context), address);
 
 	return entry == NULL ? 0 : replay->blocks.all[entry->slot].size_bytes;
 }

@@ -128,8 +128,8 @@ static int start_waiting(struct replay *replay, const struct event_pool_block *e
 static int complete_block(struct replay *replay, const struct event_pool_block *event,
 			  uint32_t context)
 {
-	const struct live_entry *entry = live_get(
-		&replay->blocks.live, replay->definitions.uses[context].space, event->address);
+	const struct live_entry *entry =
+		live_get(&replay->blocks, replay->definitions.uses[context].space, event->address);
 	struct usage *usage = usages_of(replay, context);
 	struct block *block;
 
@@ -255,7 +255,7 @@ static int end_driver_block(struct replay *replay, const struct trace_event *eve
 	const struct live_entry *entry =
 		segment->driver_space == 0
 			? NULL
-			: live_get(&replay->blocks.live, segment->driver_space, segment->address);
+			: live_get(&replay->blocks, segment->driver_space, segment->address);
 
 	return entry == NULL ? 0 : blocks_free(replay, event, entry);
 }

@@ -41,22 +41,24 @@ struct replay;
 struct block {
 	uint64_t address;
 	uint64_t size_bytes;
-	uint64_t allocation_id;
-	uint64_t time_ns;     /* monotonic, of its allocation */
-	uint64_t launches;    /* kernels launched before it was allocated */
-	uint32_t context;     /* see replay_context() */
-	uint32_t stack;	      /* see replay_frames() and replay_places() */
-	uint32_t tid;	      /* thread that allocated it */
-	uint32_t latest_step; /* the latest step that had begun at its allocation; 0 if none */
-	uint32_t alloc_step;  /* the step in progress at its allocation; 0 if none */
-	uint32_t owner;	      /* see replay_owner_text(); 0 unless owners are asked for */
-	uint16_t undone;      /* frees of it that failed so far */
-	bool hidden;	      /* allocated outside of windows, and no row has shown it yet */
-	bool outside_window;  /* allocated outside of windows: analyses do not judge it */
-	bool after_end;	      /* freed behind the end of the program's own code: alive at the end */
-	uint8_t segment_of;   /* pool that holds this block of the driver; 0 if none is known to */
-	uint32_t place;	      /* see replay_place(); 0 if the pool does not tell */
 	uint64_t requested_bytes; /* what a pool was asked for; 0 if it does not tell */
+	uint64_t allocation_id;
+	uint64_t time_ns;	/* monotonic, of its allocation */
+	uint64_t launches : 48; /* kernels launched before it was allocated */
+	uint64_t undone : 16;	/* frees of it that failed so far */
+	uint32_t context;	/* see replay_context() */
+	uint32_t stack;		/* see replay_frames() and replay_places() */
+	uint32_t tid;		/* thread that allocated it */
+	uint32_t latest_step;	/* the latest step that had begun at its allocation; 0 if none */
+	uint32_t alloc_step;	/* the step in progress at its allocation; 0 if none */
+	uint32_t owner;		/* see replay_owner_text(); 0 unless owners are asked for */
+	uint32_t place;		/* see replay_place(); 0 if the pool does not tell */
+	uint8_t segment_of; /* pool that holds this block of the driver; 0 if none is known to */
+	uint8_t space;	    /* of replay/live.h, with the next */
+	bool keyed : 1;	    /* something else than its address gives it back */
+	bool hidden : 1;    /* allocated outside of windows, and no row has shown it yet */
+	bool outside_window : 1; /* allocated outside of windows: analyses do not judge it */
+	bool after_end : 1; /* freed behind the end of the program's own code: alive at the end */
 };
 
 /* For which stream and private pool a framework's pool keeps memory. */

@@ -261,7 +261,7 @@ static int undo(struct replay *replay, uint32_t writer, uint32_t context,
 			contest_drop(contest, i);
 	} else if (contest != NULL && pass_on(replay, contest)) {
 		return 0;
-	} else if (live_get(&replay->blocks.live, free->space, free->key) == NULL) {
+	} else if (live_get(&replay->blocks, free->space, free->key) == NULL) {
 		if (contest == NULL)
 			count_failed(replay, &replay->blocks.all[free->slot], 1);
 		return restore(replay, free);
@@ -327,7 +327,7 @@ static void save_contest(const struct replay *replay, struct checkpoint *cp,
 static int load_known(struct replay *replay, const struct event_live_block *saved)
 {
 	const struct live_entry *entry =
-		live_get(&replay->blocks.live, (uint8_t)saved->space, saved->address);
+		live_get(&replay->blocks, (uint8_t)saved->space, saved->address);
 	struct block *block = entry == NULL ? NULL : &replay->blocks.all[entry->slot];
 
 	if (block == NULL || block->allocation_id != saved->size_bytes)

@@ -275,7 +275,9 @@ static inline void text_memory(const struct replay *replay, struct strbuf *out)
 		strbuf_addf(out, "owner %zu: %s of %s\n", i, replay_owner_text(replay, (uint32_t)i),
 			    replay_owner_layer(replay, (uint32_t)i));
 	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL) {
-		strbuf_addf(&lines.text, "block %llx space %u ", U(entry->key), entry->space);
+		strbuf_addf(&lines.text, "block %llx space %u ",
+			    U(live_key(&replay->blocks, entry->slot)),
+			    replay->blocks.all[entry->slot].space);
 		text_block(replay, &replay->blocks.all[entry->slot], &lines.text);
 		strbuf_add_char(&lines.text, '\n');
 	}

@@ -1783,10 +1783,12 @@ static void numbers_that_follow_each_other_take_no_room(void **state)
 	free(model);
 }
 
+/* By their address, or by another key in one of the three spaces. */
 static void live_blocks_are_found_by_space_and_key(void **state)
 {
 	static uint32_t model[3][512]; /* slot + 1 */
-	struct live live = {0};
+	static struct block all[3 * 512];
+	struct blocks blocks = {.all = all};
 	const struct live_entry *entry;
 	uint64_t random = 11, i;
 	size_t cursor = 0, count = 0;
@@ -1795,26 +1797,32 @@ static void live_blocks_are_found_by_space_and_key(void **state)
 	for (i = 0; i < 200000; i++) {
 		uint64_t at = unit_random(&random) % 512, space = unit_random(&random) % 3;
 		uint64_t key = at << 21; /* as aligned as addresses are */
+		uint32_t slot = (uint32_t)(space * 512 + at);
 
-		entry = live_get(&live, (uint8_t)space, key);
+		entry = live_get(&blocks, (uint8_t)space, key);
 		assert_int_equal(entry == NULL ? 0 : entry->slot + 1, model[space][at]);
 		if (entry != NULL) {
-			live_remove(&live, entry);
+			assert_int_equal(live_key(&blocks, entry->slot), key);
+			live_remove(&blocks, entry);
 			model[space][at] = 0;
 			count--;
 		} else {
-			assert_int_equal(live_put(&live, (uint8_t)space, key, (uint32_t)i), 0);
-			model[space][at] = (uint32_t)i + 1;
+			all[slot].address = space == 2 ? i : key;
+			assert_int_equal(live_put(&blocks, (uint8_t)space, key, slot), 0);
+			model[space][at] = slot + 1;
 			count++;
 		}
-		assert_int_equal(live.count, count);
+		assert_int_equal(blocks.live.count, count);
 	}
-	while ((entry = live_next(&live, &cursor)) != NULL) {
-		assert_int_equal(model[entry->space][entry->key >> 21], entry->slot + 1);
+	while ((entry = live_next(&blocks.live, &cursor)) != NULL) {
+		uint64_t key = live_key(&blocks, entry->slot);
+
+		assert_int_equal(model[all[entry->slot].space][key >> 21], entry->slot + 1);
 		count--;
 	}
 	assert_int_equal(count, 0);
-	live_fini(&live);
+	assert_true(blocks.live.keys.count <= 512);
+	live_fini(&blocks.live);
 }
 
 /* ---- observers ---- */
