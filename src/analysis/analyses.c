@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "findings/site.h"
-#include "trace/builder.h"
 #include "trace/session.h"
 #include "trace/settings.h"
 
@@ -243,60 +242,41 @@ void analyses_settings(struct analyses *analyses, const struct event_settings *s
 
 /* ---- in a checkpoint ---- */
 
-/* A state larger than this is not kept: the record would not fit a block of a packed trace. */
-#define SAVED_BYTES_MAX (16u << 20)
-
-static void on_save(void *arg, const struct replay *replay, struct builder *builder)
+static void on_save(void *arg, const struct replay *replay, struct checkpoint *cp)
 {
-	static const char zeros[8];
 	struct analyses *analyses = arg;
 	struct strbuf state = {0};
 	int i;
 
 	for (i = 0; i < ANALYSES; i++) {
-		size_t length = strlen(table[i]->name);
-
 		if (analyses->state[i] == NULL || analyses->failed[i] || table[i]->keep == NULL)
 			continue;
 		strbuf_reset(&state);
 		/* What is cut short is refused when it is loaded. */
 		(void)table[i]->keep(analyses->state[i], replay, &(struct words){.out = &state});
-		if (strbuf_failed(&state) || state.length > SAVED_BYTES_MAX)
-			continue;
-		BUILDER_BEGIN(builder, kept_analysis, 0, .name_bytes = length,
-			      .version = table[i]->version);
-		builder_payload(builder, table[i]->name, length);
-		builder_payload(builder, zeros, round_up_u64(length, 8) - length);
-		builder_payload(builder, state.data, state.length);
-		builder_end(builder);
+		if (!strbuf_failed(&state))
+			checkpoint_put_kept(cp, table[i]->name, table[i]->version, &state);
 	}
 	strbuf_fini(&state);
 }
 
-static int on_load(void *arg, struct replay *replay, const struct trace_event *event)
+static int on_load(void *arg, struct replay *replay, const char *name, uint32_t version,
+		   struct words *words)
 {
 	struct analyses *analyses = arg;
-	struct event_kept_analysis kept;
-	size_t name;
 	int i;
 
-	event_kept_analysis_decode(event->words, &kept);
-	name = round_up_u64(kept.name_bytes, 8);
-	for (i = 0; i < ANALYSES && name <= event->payload_bytes; i++) {
-		struct words words = {.at = event->payload + name,
-				      .left = (event->payload_bytes - name) / sizeof(uint64_t)};
-
-		if (strlen(table[i]->name) != kept.name_bytes ||
-		    memcmp(table[i]->name, event->payload, kept.name_bytes) != 0 ||
-		    table[i]->keep == NULL || table[i]->version != kept.version)
+	for (i = 0; i < ANALYSES; i++) {
+		if (strcmp(table[i]->name, name) != 0 || table[i]->keep == NULL ||
+		    table[i]->version != version)
 			continue;
 		/* The program may ask for it again later. */
 		if (analyses->state[i] == NULL && analyses->follow && !analyses->owners_only)
 			begin(analyses, i, replay);
 		if (analyses->state[i] != NULL && !analyses->failed[i])
 			analyses->failed[i] =
-				table[i]->keep(analyses->state[i], replay, &words) < 0 ||
-				words.failed;
+				table[i]->keep(analyses->state[i], replay, words) < 0 ||
+				words->failed;
 		tell(analyses, i);
 	}
 	return 0;

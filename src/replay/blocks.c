@@ -629,19 +629,6 @@ void blocks_save(const struct replay *replay, struct checkpoint *cp)
 	ending_save_blocks(replay, cp);
 }
 
-/* Older forms: the state before the block tells whether it is hidden, and labels that follow tell its owner. */
-static int complete_block(struct replay *replay, struct block *block)
-{
-	struct usage *usage = usages_of(replay, block->context);
-
-	if (usage == NULL)
-		return -ENOMEM;
-	usage->allocations++;
-	usage->allocated_bytes += block->size_bytes;
-	block->hidden = replay->windows.state != RECORDING_ON;
-	return 0;
-}
-
 /* The block that a checkpoint has, in a slot that it is given. 0 or -ENOMEM. */
 static int load_block(struct replay *replay, const struct trace_event *event,
 		      const struct event_live_block *live, uint32_t *out_slot)
@@ -700,14 +687,13 @@ static int load_gone(struct replay *replay, const struct trace_event *event,
 /* A block comes back as it was, without a row. */
 int blocks_load_live_block(struct replay *replay, const struct trace_event *event)
 {
-	bool complete = replay->loaded.complete, failed = false;
+	bool failed = false;
 	struct event_live_block live;
 	struct recent_free free;
 	struct writer *writer;
 	struct usage *usage;
 	uint32_t slot = 0;
 	struct block *block;
-	int r = 0;
 
 	event_live_block_decode(event->words, &live);
 	free = (struct recent_free){
@@ -740,13 +726,13 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 		blocks_release(&replay->blocks, slot);
 		return 0;
 	}
-	if (!complete)
-		r = complete_block(replay, block);
-	if (r == 0)
-		r = labels_load_owner(replay, block);
 	usage = usages_of(replay, block->context);
-	if (r < 0 || usage == NULL)
+	if (labels_load_owner(replay, block) < 0 || usage == NULL)
 		return -ENOMEM;
+	if (!replay->loaded.complete) { /* counts begin at the cut */
+		usage->allocations++;
+		usage->allocated_bytes += block->size_bytes;
+	}
 	usage->frees -= failed && usage->frees > 0;
 	if (replay->ending.kind != 0 && (writer == NULL || block->after_end))
 		ending_load_block(replay, block, usage);

@@ -2,7 +2,9 @@
 /*
  * Checkpoints: the whole state of a replay as records, in the place of older records that were dropped to stay within --max-disk.
  * They belong to a writer of their own (CHECKPOINT_WRITER), which sorts before all others. A replay that reads them goes on as if
- * it had seen everything: each part saves what it has (parts.def), and loads it again (handlers.def).
+ * it had seen everything: each part saves what it has, and loads it again (parts.def). Definitions, blocks and what a pool tells are
+ * records of the kinds that a trace has, or much like these; everything else is records kept_part, whose words a function of the part
+ * both saves and loads.
  *
  * Things have the numbers in a checkpoint that they have in the replay: contexts and stacks their index, functions their index
  * + 1, owners their index. Texts are numbered as they are needed.
@@ -10,6 +12,7 @@
 #ifndef MSCOPE_REPLAY_CHECKPOINT_H
 #define MSCOPE_REPLAY_CHECKPOINT_H
 
+#include "base/word_list.h"
 #include "replay/replay.h"
 #include "trace/builder.h"
 
@@ -27,6 +30,20 @@ void checkpoint_as_writer(struct checkpoint *cp, uint32_t writer);
 /* Number of a text, which is written as well; 0 for NULL. `offset` is as in replay.texts: the same text is written once. */
 uint32_t checkpoint_text(struct checkpoint *cp, const char *text);
 uint32_t checkpoint_text_at(struct checkpoint *cp, const struct replay *replay, uint32_t offset);
+
+/* State of a part on its way into a checkpoint, or out of it. */
+struct keeping {
+	struct words words;
+	struct checkpoint *cp;		 /* saving */
+	const struct trace_event *event; /* loading: a record of the checkpoint */
+};
+
+/* Saves or loads what others know the number of: a text by its offset + 1, and a stack. Loading, one that is not known is 0. */
+uint32_t keeping_text(struct replay *replay, struct keeping *k, uint32_t offset);
+uint32_t keeping_stack(struct replay *replay, struct keeping *k, uint32_t stack);
+
+/* The same with a text of its own; NULL: there is none. 0 or -ENOMEM. */
+int keeping_string(struct replay *replay, struct keeping *k, char **text);
 
 /* Where a replay stands: after this many events of this writer at this time, in the chunk of the last of them. */
 struct position {
@@ -55,11 +72,12 @@ static inline void position_advance(struct position *position, const struct trac
 struct loaded {
 	uint64_t time_ns; /* events before this time may be in it; 0: none was loaded */
 	struct position at;
-	bool has_sequence; /* at.sequence is known; a version before did not save it */
-	bool complete;	   /* has the state of all parts; else it is of an older form */
+	bool has_sequence;  /* at.sequence is known; a version before did not save it */
+	bool complete;	    /* has the state of all parts; else a version before wrote it */
+	struct strbuf kept; /* what came so far of a state in several records */
 };
 
 /* Whether an event before loaded.time_ns is in the checkpoint. */
-bool checkpoint_includes(struct loaded *loaded, const struct trace_event *event, bool definition);
+bool checkpoint_includes(struct loaded *loaded, const struct trace_event *event);
 
 #endif

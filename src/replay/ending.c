@@ -233,23 +233,11 @@ size_t replay_count_at_end(const struct replay *replay)
 
 /* ---- in a checkpoint ---- */
 
-void ending_save(const struct replay *replay, struct checkpoint *cp)
+int ending_keep(struct replay *replay, struct keeping *k)
 {
-	const struct ending *ending = &replay->ending;
-
-	if (ending->kind != 0)
-		BUILDER_PUT(&cp->builder, kept_end, 0, .kind = ending->kind,
-			    .time_ns = ending->time_ns, .allocations = ending->allocations);
-}
-
-int ending_load_kept_end(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_end kept;
-
-	event_kept_end_decode(event->words, &kept);
-	replay->ending = (struct ending){.kind = (uint8_t)kept.kind,
-					 .time_ns = kept.time_ns,
-					 .allocations = kept.allocations};
+	KEEP(&k->words, replay->ending.kind);
+	KEEP(&k->words, replay->ending.time_ns);
+	KEEP(&k->words, replay->ending.allocations);
 	return 0;
 }
 

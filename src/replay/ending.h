@@ -43,9 +43,6 @@ bool ending_is_outside(const struct replay *replay, const struct block *block);
 /* A block that a checkpoint has: lives, or was freed behind the end. */
 void ending_load_block(struct replay *replay, const struct block *block, struct usage *usage);
 
-/* Saves the moment; comes before the blocks. */
-void ending_save(const struct replay *replay, struct checkpoint *cp);
-
 /* Saves blocks that were freed behind the end and that no undo record can bring back. */
 void ending_save_blocks(const struct replay *replay, struct checkpoint *cp);
 

@@ -264,31 +264,9 @@ uint64_t holdings_reserved(const struct replay *replay, const struct block *bloc
 
 /* ---- in a checkpoint ---- */
 
-void holdings_save(const struct replay *replay, struct checkpoint *cp)
+int holdings_keep(struct replay *replay, struct keeping *k)
 {
-	const struct holdings *holdings = &replay->holdings;
-	uint64_t count = holdings->level_count, at;
-
-	for (at = count > HOLDINGS_LEVELS ? count - HOLDINGS_LEVELS : 0; at < count; at++) {
-		const struct driver_level *level = &holdings->levels[at % HOLDINGS_LEVELS];
-
-		BUILDER_PUT(&cp->builder, kept_level, 0, .device = level->device,
-			    .pools_kib = min_u64(level->pools_bytes >> 10, UINT32_MAX),
-			    .number = at, .time_ns = level->time_ns, .bytes = level->bytes);
-	}
-}
-
-int holdings_load_kept_level(struct replay *replay, const struct trace_event *event)
-{
-	struct holdings *holdings = &replay->holdings;
-	struct event_kept_level kept;
-
-	event_kept_level_decode(event->words, &kept);
-	holdings->levels[kept.number % HOLDINGS_LEVELS] =
-		(struct driver_level){.time_ns = kept.time_ns,
-				      .bytes = kept.bytes,
-				      .pools_bytes = kept.pools_kib << 10,
-				      .device = (uint32_t)kept.device};
-	holdings->level_count = kept.number + 1;
+	KEEP(&k->words, replay->holdings.level_count);
+	words_memory(&k->words, replay->holdings.levels, sizeof(replay->holdings.levels));
 	return 0;
 }

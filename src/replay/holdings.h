@@ -55,9 +55,6 @@ void holdings_undo_free(struct replay *replay, const struct block *block);
 /* A pool that gave segments back hands out memory or takes it back, and has told no other total. */
 void holdings_take_region(struct replay *replay, struct usage *usage);
 
-/* Writes the levels; blocks say themselves whose they are. */
-void holdings_save(const struct replay *replay, struct checkpoint *cp);
-
 /* What the pool that holds, or held, this block has reserved; UINT64_MAX if none is known to. */
 uint64_t holdings_reserved(const struct replay *replay, const struct block *block);
 

@@ -401,84 +401,62 @@ int kernels_take_device_clock(struct replay *replay, const struct trace_event *e
 
 /* ---- in a checkpoint ---- */
 
-void kernels_save(const struct replay *replay, struct checkpoint *cp)
-{
-	const struct kernels *kernels = &replay->kernels;
-	const struct map_slot *slot;
-	size_t cursor = 0, i;
-
-	for (i = 0; i < kernels->older_count; i++) {
-		const struct older_launch *older = &kernels->older[i];
-
-		BUILDER_PUT(&cp->builder, kept_launch, 0, .device = older->key.a >> 32,
-			    .task = older->key.b, .stream = launch_stream(older->value),
-			    .name = checkpoint_text_at(cp, replay, launch_name(older->value)),
-			    .step = older->step, .replaced_ns = older->replaced_ns);
-	}
-	while ((slot = map_next(&kernels->launches, &cursor)) != NULL) {
-		const uint64_t *step = map_get(&kernels->steps, slot->key);
-		uint32_t name = checkpoint_text_at(cp, replay, launch_name(slot->value));
-		bool any = (uint32_t)slot->key.a == STREAM_ANY;
-
-		BUILDER_PUT(&cp->builder, kept_launch, 0, .device = slot->key.a >> 32,
-			    .any_stream = any, .task = slot->key.b,
-			    .stream = launch_stream(slot->value), .name = name,
-			    .step = step == NULL ? 0 : *step);
-	}
-	for (i = 0; i < kernels->clock_count; i++) {
-		const struct device_clock *clock = &kernels->clocks[i];
-
-		BUILDER_PUT(&cp->builder, kept_clock, 0, .device = clock->device,
-			    .time_ns = clock->latest.time_ns, .counter = clock->latest.counter,
-			    .frequency_hz = clock->frequency_hz, .before_ns = clock->before.time_ns,
-			    .before_counter = clock->before.counter,
-			    .first_ns = clock->first.time_ns,
-			    .first_counter = clock->first.counter);
-	}
-}
-
-int kernels_load_kept_launch(struct replay *replay, const struct trace_event *event)
+/* A launch that waits. The latest one of its numbers has not been replaced. */
+static int keep_launch(struct replay *replay, struct keeping *k, struct older_launch launch)
 {
 	struct kernels *kernels = &replay->kernels;
-	struct event_kept_launch kept;
-	struct map_key key;
-	uint32_t name;
+	uint32_t name = keeping_text(replay, k, launch_name(launch.value));
+	uint32_t stream = launch_stream(launch.value);
 	int r;
 
-	event_kept_launch_decode(event->words, &kept);
-	name = texts_offset(replay, event, kept.name);
+	KEEP(&k->words, launch.key.a);
+	KEEP(&k->words, launch.key.b);
+	KEEP(&k->words, stream);
+	KEEP(&k->words, launch.step);
+	KEEP(&k->words, launch.replaced_ns);
+	if (!words_load(&k->words))
+		return 0;
 	if (name == 0 || kernels->launches.count > LAUNCHES_MAX) {
 		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
-	key = launch_key((uint32_t)kept.device, kept.any_stream ? STREAM_ANY : kept.stream,
-			 kept.task);
-	if (kept.replaced_ns != 0)
-		return older_add(
-			kernels,
-			&(struct older_launch){.key = key,
-					       .value = launch_value(name, (uint32_t)kept.stream),
-					       .replaced_ns = kept.replaced_ns,
-					       .step = (uint32_t)kept.step});
-	r = map_put(&kernels->launches, key, launch_value(name, (uint32_t)kept.stream));
-	return r < 0 || kept.step == 0 ? r : map_put(&kernels->steps, key, kept.step);
+	launch.value = launch_value(name, stream);
+	if (launch.replaced_ns != 0)
+		return older_add(kernels, &launch);
+	r = map_put(&kernels->launches, launch.key, launch.value);
+	return r < 0 || launch.step == 0 ? r : map_put(&kernels->steps, launch.key, launch.step);
 }
 
-int kernels_load_kept_clock(struct replay *replay, const struct trace_event *event)
+int kernels_keep(struct replay *replay, struct keeping *k)
 {
-	struct event_kept_clock kept;
-	struct device_clock *clock;
+	struct kernels *kernels = &replay->kernels;
+	size_t older = words_load(&k->words) ? 0 : kernels->older_count, cursor = 0, count, i;
+	int r = 0;
 
-	event_kept_clock_decode(event->words, &kept);
-	if (kept.frequency_hz == 0)
-		return 0;
-	clock = clock_get(&replay->kernels, (uint32_t)kept.device);
-	if (clock == NULL)
+	count = words_count(&k->words, older + kernels->launches.count);
+	for (i = 0; i < count && r == 0; i++) {
+		struct older_launch launch = {0};
+
+		if (i < older) {
+			launch = kernels->older[i];
+		} else if (!words_load(&k->words)) {
+			const struct map_slot *slot = map_next(&kernels->launches, &cursor);
+			const uint64_t *step = map_get(&kernels->steps, slot->key);
+
+			launch = (struct older_launch){.key = slot->key,
+						       .value = slot->value,
+						       .step = step == NULL ? 0 : (uint32_t)*step};
+		}
+		r = keep_launch(replay, k, launch);
+	}
+	if (r < 0 || words_array(&k->words, &kernels->clocks, &kernels->clock_count,
+				 &kernels->clock_room, sizeof(*kernels->clocks)) < 0)
 		return -ENOMEM;
-	*clock = (struct device_clock){.device = (uint32_t)kept.device,
-				       .frequency_hz = kept.frequency_hz,
-				       .first = {kept.first_ns, kept.first_counter},
-				       .before = {kept.before_ns, kept.before_counter},
-				       .latest = {kept.time_ns, kept.counter}};
+	for (i = 0; i < kernels->clock_count; i++) {
+		words_memory(&k->words, &kernels->clocks[i], sizeof(kernels->clocks[i]));
+		k->words.failed |= kernels->clocks[i].frequency_hz == 0;
+	}
+	if (k->words.failed)
+		kernels->clock_count = 0;
 	return 0;
 }

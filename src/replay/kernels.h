@@ -31,8 +31,6 @@ struct older_launch {
 	uint32_t step;
 };
 
-struct checkpoint;
-
 struct kernels {
 	struct map launches; /* device, stream and task -> name and stream, until the kernel ends */
 	struct map steps;    /* the same key -> step of the launch, if it lies in one */
@@ -47,7 +45,5 @@ void kernels_fini(struct replay *replay);
 
 /* Launches that wait keep their names in a sweep. */
 void kernels_keep_texts(struct kernels *kernels, struct texts_sweep *sweep);
-
-void kernels_save(const struct replay *replay, struct checkpoint *cp);
 
 #endif

@@ -48,9 +48,9 @@ static void notify(struct replay *replay, const struct block *block, const struc
 		replay_notify_block(replay, BLOCK_RELABELLED, block, usage, before);
 }
 
-/* Gives a block another owner. `learn`: its row came already in this pass, so a later pass has to know. */
+/* Gives a block another owner. Its row came already in this pass, so a later pass has to know. */
 static int label_block(struct replay *replay, struct block *block, enum label_kind kind,
-		       const char *label, bool learn)
+		       const char *label)
 {
 	struct facts *facts = replay->setup.facts;
 	uint32_t owner, before = block->owner;
@@ -72,7 +72,7 @@ static int label_block(struct replay *replay, struct block *block, enum label_ki
 	block->owner = owner;
 	notify(replay, block, usage, before);
 	/* Rows do not show layers. */
-	if (facts == NULL || block->hidden || !learn || kind == LABEL_LAYER)
+	if (facts == NULL || block->hidden || kind == LABEL_LAYER)
 		return 0;
 	fact = facts_at(facts, block->allocation_id);
 	if (fact != NULL) {
@@ -115,7 +115,7 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 		return block == NULL ? 0
 				     : label_block(replay,
 						   &replay->blocks.all[block - replay->blocks.all],
-						   (enum label_kind)label.kind, text, true);
+						   (enum label_kind)label.kind, text);
 	case LABEL_PUSH:
 		return owners_push(&replay->labels.owners, event->tid, text);
 	case LABEL_POP:
@@ -186,17 +186,6 @@ void labels_save(const struct replay *replay, struct checkpoint *cp)
 	uint32_t number;
 	size_t i;
 
-	for (i = 1; i < owners->count; i++) {
-		const struct owner *owner = &owners->all[i];
-		uint32_t framework = save_part(cp, owners, owner->framework);
-		uint32_t class = save_part(cp, owners, owner->class);
-		uint32_t user = save_part(cp, owners, owner->user);
-		uint32_t rest = save_part(cp, owners, owner->rest);
-		uint32_t layer = save_part(cp, owners, owner->layer);
-
-		BUILDER_PUT(&cp->builder, kept_owner, 0, .framework = framework, .class = class,
-			    .user = user, .rest = rest, .layer = layer);
-	}
 	/* Labels of threads that no writer writes for any more are never used. */
 	for (i = 0; i < owners->thread_count; i++) {
 		const struct owner_thread *thread = &owners->threads[i];
@@ -210,6 +199,38 @@ void labels_save(const struct replay *replay, struct checkpoint *cp)
 		save_thread(cp, owners, thread);
 	}
 	checkpoint_as_writer(cp, 0);
+}
+
+int owners_keep(struct replay *replay, struct keeping *k)
+{
+	struct owners *owners = &replay->labels.owners;
+	size_t count = words_count(&k->words, owners->count), i, p;
+
+	for (i = 1; i < count; i++) {
+		struct owner none = {0};
+		const struct owner *owner = words_load(&k->words) ? &none : &owners->all[i];
+		const uint32_t texts[] = {owner->framework, owner->class, owner->user, owner->rest,
+					  owner->layer};
+		const char *parts[MSCOPE_COUNT(texts)];
+		uint32_t added;
+
+		for (p = 0; p < MSCOPE_COUNT(texts); p++) {
+			uint64_t id = words_next(
+				&k->words,
+				words_load(&k->words) ? 0 : save_part(k->cp, owners, texts[p]));
+
+			parts[p] = words_load(&k->words) ? texts_find(replay, k->event, id) : NULL;
+			if (parts[p] == NULL)
+				parts[p] = "";
+		}
+		if (!words_load(&k->words))
+			continue;
+		replay->labels.labelled |= parts[2][0] != '\0';
+		if (owners_add(owners, parts[0], parts[1], parts[2], parts[3], parts[4], &added) <
+		    0)
+			return -ENOMEM;
+	}
+	return 0;
 }
 
 int labels_load_owner(struct replay *replay, struct block *block)
@@ -228,37 +249,11 @@ int labels_load_owner(struct replay *replay, struct block *block)
 		       : 0;
 }
 
-static const char *load_part(const struct replay *replay, const struct trace_event *event,
-			     uint64_t text)
-{
-	const char *found = texts_find(replay, event, text);
-
-	return found == NULL ? "" : found;
-}
-
-int labels_load_kept_owner(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_owner kept;
-	uint32_t owner;
-
-	event_kept_owner_decode(event->words, &kept);
-	replay->labels.labelled |= kept.user != 0;
-	return owners_add(&replay->labels.owners, load_part(replay, event, kept.framework),
-			  load_part(replay, event, kept.class), load_part(replay, event, kept.user),
-			  load_part(replay, event, kept.rest), load_part(replay, event, kept.layer),
-			  &owner);
-}
-
-/*
- * Open on the thread of the writer that was named last; in older forms also of the live block that the context and the key name.
- * Texts are the checkpoint's own.
- */
+/* Open on the thread of the writer that was named last. Texts are the checkpoint's own. */
 int labels_load_label(struct replay *replay, const struct trace_event *event)
 {
-	const struct live_entry *entry;
 	struct event_label label;
 	const char *text;
-	uint32_t context;
 
 	event_label_decode(event->words, &label);
 	text = texts_find(replay, event, label.text);
@@ -271,11 +266,7 @@ int labels_load_label(struct replay *replay, const struct trace_event *event)
 		return owners_enter(&replay->labels.owners,
 				    replay_writer_tid(replay, replay->writers.as_writer),
 				    (enum label_kind)label.kind, text);
-	context = definitions_context(replay, event);
-	entry = live_get(&replay->blocks, replay->definitions.uses[context].space, label.address);
-	return entry == NULL ? 0
-			     : label_block(replay, &replay->blocks.all[entry->slot],
-					   (enum label_kind)label.kind, text, false);
+	return 0;
 }
 
 /* ---- queries ---- */

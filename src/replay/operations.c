@@ -177,38 +177,24 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 
 /* ---- in a checkpoint ---- */
 
-void operations_save(const struct replay *replay, struct checkpoint *cp)
+int operations_keep(struct replay *replay, struct keeping *k, struct operations *operations)
 {
-	uint32_t number;
 	size_t i;
 
-	for (number = 1; number < replay->writers.room; number++) {
-		const struct writer *writer = replay->writers.all[number];
+	if (words_array(&k->words, &operations->open, &operations->count, &operations->room,
+			sizeof(*operations->open)) < 0)
+		return -ENOMEM;
+	for (i = 0; i < operations->count; i++) {
+		struct open_operation *open = &operations->open[i];
 
-		for (i = 0; writer != NULL && i < writer->operations.count; i++) {
-			const struct open_operation *open = &writer->operations.open[i];
-			uint32_t name = checkpoint_text_at(cp, replay, open->name);
-
-			checkpoint_as_writer(cp, number);
-			BUILDER_PUT(&cp->builder, kept_operation, 0, .name = name,
-				    .layer = open->layer, .number = open->number,
-				    .time_ns = open->time_ns);
-		}
+		open->name = keeping_text(replay, k, open->name);
+		KEEP(&k->words, open->layer);
+		KEEP(&k->words, open->number);
+		KEEP(&k->words, open->time_ns);
 	}
-	checkpoint_as_writer(cp, 0);
-}
-
-int operations_load_kept_operation(struct replay *replay, const struct trace_event *event)
-{
-	struct writer *writer = writers_kept(&replay->writers);
-	struct event_kept_operation kept;
-
-	event_kept_operation_decode(event->words, &kept);
-	if (writer == NULL)
-		return 0;
-	return begin(&writer->operations,
-		     &(struct open_operation){.layer = (uint8_t)kept.layer,
-					      .number = kept.number,
-					      .name = texts_offset(replay, event, kept.name),
-					      .time_ns = kept.time_ns});
+	if (operations->count > DEPTH_MAX) {
+		k->words.failed = true;
+		operations->count = 0;
+	}
+	return 0;
 }

@@ -10,7 +10,7 @@
 #include "replay/replay.h"
 #include "replay/texts.h"
 
-struct checkpoint;
+struct keeping;
 
 /* Of one thread, outermost first. A zeroed struct is that of a thread that is in none. */
 struct operations {
@@ -26,6 +26,7 @@ void operations_keep_texts(struct operations *operations, struct texts_sweep *sw
 /* A window ends: ends of operators outside of windows are not recorded. */
 void operations_end_window(struct replay *replay);
 
-void operations_save(const struct replay *replay, struct checkpoint *cp);
+/* Those of one writer, in a checkpoint. 0 or -ENOMEM. */
+int operations_keep(struct replay *replay, struct keeping *k, struct operations *operations);
 
 #endif

@@ -378,56 +378,49 @@ const char *replay_event_call(struct replay *replay, const struct trace_event *e
 
 /* ---- in a checkpoint ---- */
 
-static void save_slices(const struct replay *replay, struct checkpoint *cp,
-			const struct call_slice *slices, size_t count, bool ranges)
+static int keep_slices(struct replay *replay, struct keeping *k, struct call_slice **slices,
+		       size_t *count, size_t *room)
 {
 	size_t i;
 
-	for (i = 0; i < count; i++) {
-		uint32_t text = checkpoint_text_at(cp, replay, slices[i].text);
+	if (words_array(&k->words, slices, count, room, sizeof(**slices)) < 0)
+		return -ENOMEM;
+	for (i = 0; i < *count; i++) {
+		struct call_slice *slice = &(*slices)[i];
 
-		BUILDER_PUT(&cp->builder, kept_call, 0, .text = text, .code = slices[i].code,
-			    .start_ns = slices[i].start_ns, .at = slices[i].at,
-			    .kind = slices[i].kind, .at_start = slices[i].open_at_start,
-			    .range = ranges);
+		slice->text = keeping_text(replay, k, slice->text);
+		KEEP(&k->words, slice->code);
+		KEEP(&k->words, slice->start_ns);
+		KEEP(&k->words, slice->at);
+		KEEP(&k->words, slice->kind);
+		KEEP(&k->words, slice->open_at_start);
+		if (words_load(&k->words))
+			slice->code = numbers_get(&replay->writers.checkpoint->codes, slice->code);
 	}
+	if (*count > OPEN_MAX) {
+		k->words.failed = true;
+		*count = 0;
+	}
+	return 0;
 }
 
-void python_calls_save(const struct replay *replay, struct checkpoint *cp)
+int python_calls_keep(struct replay *replay, struct keeping *k)
 {
-	const struct python_calls *calls = &replay->calls;
-	uint32_t number;
+	size_t count = words_count(&k->words, replay->calls.thread_room);
+	uint32_t writer;
 
-	for (number = 1; number < calls->thread_room; number++) {
-		const struct call_thread *thread = &calls->threads[number];
+	for (writer = 0; writer < count; writer++) {
+		struct call_thread *thread = thread_at(&replay->calls, writer);
 
-		if (thread->open_count + thread->range_count == 0)
-			continue;
-		checkpoint_as_writer(cp, number);
-		save_slices(replay, cp, thread->open, thread->open_count, false);
-		save_slices(replay, cp, thread->ranges, thread->range_count, true);
+		if (thread == NULL)
+			return writer > WRITERS_MAX ? 0 : -ENOMEM;
+		if (keep_slices(replay, k, &thread->open, &thread->open_count, &thread->open_room) <
+			    0 ||
+		    keep_slices(replay, k, &thread->ranges, &thread->range_count,
+				&thread->range_room) < 0)
+			return -ENOMEM;
+		if (words_load(&k->words))
+			thread->tid = replay_writer_tid(replay, writer);
 	}
-	checkpoint_as_writer(cp, 0);
-}
-
-int python_calls_load_kept_call(struct replay *replay, const struct trace_event *event)
-{
-	uint32_t writer = replay->writers.as_writer;
-	struct call_thread *thread = thread_at(&replay->calls, writer);
-	struct event_kept_call kept;
-	struct call_slice slice;
-
-	if (thread == NULL)
-		return writer > WRITERS_MAX ? 0 : -ENOMEM;
-	event_kept_call_decode(event->words, &kept);
-	slice = (struct call_slice){
-		.start_ns = kept.start_ns,
-		.text = texts_offset(replay, event, kept.text),
-		.code = numbers_get(&replay->writers.checkpoint->codes, kept.code),
-		.at = (uint32_t)kept.at,
-		.kind = (uint8_t)kept.kind,
-		.open_at_start = kept.at_start != 0,
-	};
-	thread->tid = replay_writer_tid(replay, writer);
-	return kept.range ? range_begin(thread, &slice) : push(thread, &slice);
+	return 0;
 }

@@ -14,8 +14,6 @@
 #include "replay/replay.h"
 #include "replay/texts.h"
 
-struct checkpoint;
-
 enum slice_kind {
 	SLICE_PYTHON,
 	SLICE_MODULE, /* a Python function that is shown by its module's class */
@@ -71,7 +69,5 @@ int python_calls_take(struct python_calls *calls, const struct trace_event *even
 /* Another thread took over the writer, or the trace ends: what is open stays without an end. */
 int python_calls_end_thread(struct python_calls *calls, uint32_t writer);
 int python_calls_end(struct python_calls *calls);
-
-void python_calls_save(const struct replay *replay, struct checkpoint *cp);
 
 #endif

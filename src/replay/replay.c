@@ -17,8 +17,10 @@ static const struct {
 	void (*fini)(struct replay *replay);
 } parts[] = {
 #define PART(init_, fini_, save_) {.init = init_, .fini = fini_},
+#define KEPT(part, version)
 #include "replay/parts.def"
 #undef PART
+#undef KEPT
 };
 
 int replay_new(const struct replay_setup *setup, struct replay **out)
@@ -51,6 +53,8 @@ void replay_free(struct replay *replay)
 		if (parts[i].fini != NULL)
 			parts[i].fini(replay);
 	}
+	if (replay != NULL)
+		strbuf_fini(&replay->loaded.kept);
 	free(replay);
 }
 
@@ -102,8 +106,7 @@ int replay_publish(struct replay *replay, const struct trace_event *event, struc
 /* ---- what goes in ---- */
 
 enum handler_flags {
-	HANDLER_DEFINITION = 1,
-	HANDLER_WINDOWED = 2,
+	HANDLER_WINDOWED = 1,
 };
 
 struct handler {
@@ -116,13 +119,6 @@ int replay_ignore(struct replay *replay, const struct trace_event *event)
 	(void)replay;
 	(void)event;
 	return 0;
-}
-
-int replay_load_analysis(struct replay *replay, const struct trace_event *event)
-{
-	return replay->observer->load == NULL
-		       ? 0
-		       : replay->observer->load(replay->observer_arg, replay, event);
 }
 
 static const struct handler handlers[256] = {
@@ -173,7 +169,7 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	if (MSCOPE_UNLIKELY(event->writer == CHECKPOINT_WRITER))
 		return handler->load == NULL ? 0 : handler->load(replay, event);
 	if (MSCOPE_UNLIKELY(event->time_ns < replay->loaded.time_ns) &&
-	    checkpoint_includes(&replay->loaded, event, handler->flags & HANDLER_DEFINITION))
+	    checkpoint_includes(&replay->loaded, event))
 		return 0;
 	position_advance(&replay->at, event);
 	if (MSCOPE_LIKELY(replay->ending.kind != END_STOP) || is_asked_for(event->type)) {

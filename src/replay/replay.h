@@ -32,7 +32,9 @@
 #include "trace/context.h"
 #include "trace/run.h"
 
-struct builder;
+struct checkpoint;
+struct strbuf;
+struct words;
 struct pack_writer;
 struct replay;
 
@@ -324,10 +326,15 @@ struct replay_observer {
 	void (*restart)(void *arg, struct replay *replay);
 	/* The program chose other settings through the API. */
 	void (*settings)(void *arg, struct replay *replay);
-	/* A checkpoint is written: appends records kept_analysis; and gets them back when it is read. 0 or -ENOMEM. */
-	void (*save)(void *arg, const struct replay *replay, struct builder *builder);
-	int (*load)(void *arg, struct replay *replay, const struct trace_event *event);
+	/* A checkpoint is written: appends states by checkpoint_put_kept(); and gets them back when it is read. 0 or -ENOMEM. */
+	void (*save)(void *arg, const struct replay *replay, struct checkpoint *cp);
+	int (*load)(void *arg, struct replay *replay, const char *name, uint32_t version,
+		    struct words *words);
 };
+
+/* In observer.save: appends what is kept under a name, whose form is `version`. */
+void checkpoint_put_kept(struct checkpoint *cp, const char *name, uint32_t version,
+			 const struct strbuf *state);
 
 /* Sets the observer; both are borrowed. Its members may change while it is set. */
 void replay_observe(struct replay *replay, const struct replay_observer *observer, void *arg);

@@ -69,6 +69,13 @@ typedef int replay_handler(struct replay *replay, const struct trace_event *even
 #include "replay/handlers.def"
 #undef HANDLER
 
+/* What parts.def lists: saves a part into a checkpoint, or loads it. 0 or -ENOMEM; k->words.failed where it cannot be. */
+#define PART(init, fini, save)
+#define KEPT(part, version) int part##_keep(struct replay *replay, struct keeping *k);
+#include "replay/parts.def"
+#undef PART
+#undef KEPT
+
 /* The usage of a context's pool and device; NULL: no memory. Valid until the next call. */
 static inline struct usage *usages_of(struct replay *replay, uint32_t context)
 {

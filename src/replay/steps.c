@@ -278,37 +278,28 @@ bool replay_step_is_open(const struct replay *replay, uint32_t step)
 
 /* ---- in a checkpoint ---- */
 
-void steps_save(const struct replay *replay, struct checkpoint *cp)
+int steps_keep(struct replay *replay, struct keeping *k)
 {
-	size_t i;
+	struct steps *steps = &replay->steps;
+	size_t count, i;
+	int r = 0;
 
 	/* Before the others, which are not told to analyses then. */
-	if (replay->steps.automatic)
-		BUILDER_PUT(&cp->builder, kept_optimizer_step, 0,
-			    .begun = replay->steps.automatic_begun,
-			    .open = replay->steps.automatic_open);
-	for (i = 0; i < replay->steps.open_count; i++)
-		BUILDER_PUT(&cp->builder, kept_step, 0, .range = replay->steps.open[i].range,
-			    .step = replay->steps.open[i].step);
-}
+	KEEP(&k->words, steps->automatic);
+	KEEP(&k->words, steps->automatic_begun);
+	KEEP(&k->words, steps->automatic_open);
+	if (words_load(&k->words) && steps->automatic && steps->automatic_open != 0)
+		replay_notify_step(replay, steps->automatic_open, true);
+	count = words_count(&k->words, steps->open_count);
+	for (i = 0; i < count && r == 0; i++) {
+		struct open_step open = {0};
 
-int steps_load_kept_step(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_step kept;
-
-	event_kept_step_decode(event->words, &kept);
-	return steps_open(replay, kept.range, (uint32_t)kept.step);
-}
-
-int steps_load_kept_optimizer_step(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_optimizer_step kept;
-
-	event_kept_optimizer_step_decode(event->words, &kept);
-	replay->steps.automatic = true;
-	replay->steps.automatic_begun = (uint32_t)kept.begun;
-	replay->steps.automatic_open = (uint32_t)kept.open;
-	if (kept.open != 0)
-		replay_notify_step(replay, (uint32_t)kept.open, true);
-	return 0;
+		if (!words_load(&k->words))
+			open = steps->open[i];
+		KEEP(&k->words, open.range);
+		KEEP(&k->words, open.step);
+		if (words_load(&k->words))
+			r = steps_open(replay, open.range, open.step);
+	}
+	return r;
 }

@@ -28,8 +28,6 @@ struct open_step {
 	uint32_t step;
 };
 
-struct checkpoint;
-
 struct steps {
 	struct open_step *open; /* in progress, oldest first */
 	size_t open_count, open_room;
@@ -77,7 +75,5 @@ void steps_end_window(struct replay *replay);
 
 /* A step begins. 0 or -ENOMEM. */
 int steps_open(struct replay *replay, uint64_t range, uint32_t step);
-
-void steps_save(const struct replay *replay, struct checkpoint *cp);
 
 #endif

@@ -101,67 +101,15 @@ int totals_take_system(struct replay *replay, const struct trace_event *event)
 
 /* ---- in a checkpoint ---- */
 
-/* The counts by their number in a checkpoint, which never changes. */
-static const struct {
-	size_t at; /* of the first value in struct replay_totals */
-	uint32_t count;
-} counts[] = {
-#define COUNT(number, member)                                                                      \
-	[number] = {offsetof(struct replay_totals, member),                                        \
-		    sizeof(((struct replay_totals *)NULL)->member) / sizeof(uint64_t)}
-	COUNT(1, events),
-	COUNT(2, events_by_type),
-	COUNT(3, rows),
-	COUNT(4, allocations),
-	COUNT(5, launches),
-	COUNT(6, threads),
-	COUNT(7, operations),
-	COUNT(8, first_ns),
-	COUNT(9, last_ns),
-	COUNT(10, windows),
-	COUNT(11, oddities.frees_unknown),
-	COUNT(12, oddities.allocs_over),
-	COUNT(13, oddities.undone_frees),
-	COUNT(14, oddities.undone_unknown),
-	COUNT(15, oddities.contexts_unknown),
-	COUNT(16, oddities.stacks_unknown),
-	COUNT(17, oddities.kernels_unknown),
-	COUNT(18, oddities.bad_definitions),
-	COUNT(19, oddities.operations_unpaired),
-#undef COUNT
-};
+_Static_assert(sizeof(struct replay_totals) % sizeof(uint64_t) == 0, "counts are whole words");
 
-/* What is not here is not kept; dropped_events is the checkpoint's own. */
-_Static_assert(sizeof(struct replay_totals) ==
-		       sizeof(uint64_t) * (256 + LAYER_END + 1 + MSCOPE_COUNT(counts) - 3),
-	       "every count has a number in a checkpoint");
-
-void totals_save(const struct replay *replay, struct checkpoint *cp)
+/* Loading the other parts counts, too; what was dropped is the checkpoint's own. */
+int totals_keep(struct replay *replay, struct keeping *k)
 {
-	size_t what, i;
+	uint64_t dropped = replay->totals.dropped_events;
 
-	for (what = 1; what < MSCOPE_COUNT(counts); what++) {
-		const uint64_t *values =
-			(const uint64_t *)(const void *)((const char *)&replay->totals +
-							 counts[what].at);
-
-		/* Loading the other parts may have counted, so a single count of 0 is saved as well. */
-		for (i = 0; i < counts[what].count; i++) {
-			if (values[i] != 0 || counts[what].count == 1)
-				BUILDER_PUT(&cp->builder, kept_total, 0, .what = what, .index = i,
-					    .value = values[i]);
-		}
-	}
-}
-
-int totals_load_kept_total(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_total total;
-
-	event_kept_total_decode(event->words, &total);
-	if (total.what < MSCOPE_COUNT(counts) && total.index < counts[total.what].count)
-		((uint64_t *)(void *)((char *)&replay->totals +
-				      counts[total.what].at))[total.index] = total.value;
+	words_memory(&k->words, &replay->totals, sizeof(replay->totals));
+	replay->totals.dropped_events = dropped;
 	return 0;
 }
 

@@ -23,6 +23,5 @@ int notes_add(struct replay *replay, const char *format, ...) MSCOPE_PRINTF(2, 3
 int notes_add_item(struct replay *replay, const char *start, const char *item);
 
 void notes_save(const struct replay *replay, struct checkpoint *cp);
-void totals_save(const struct replay *replay, struct checkpoint *cp);
 
 #endif

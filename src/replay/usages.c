@@ -409,37 +409,45 @@ static void save_name(struct checkpoint *cp, const struct driver_usage *driver)
 		    .name_2 = name[1], .name_3 = name[2], .name_4 = name[3]);
 }
 
+/* What lives comes with the blocks. */
+int usages_keep(struct replay *replay, struct keeping *k)
+{
+	struct usages *usages = &replay->usages;
+	size_t count = words_count(&k->words, usages->count), i;
+
+	for (i = 0; i < count; i++) {
+		struct usage read = {0};
+		struct usage *usage = words_load(&k->words) ? &read : &usages->all[i];
+
+		KEEP(&k->words, usage->vendor);
+		KEEP(&k->words, usage->pool);
+		KEEP(&k->words, usage->device);
+		if (words_load(&k->words))
+			usage = entry_at(replay, read.vendor, read.pool, read.device);
+		if (usage == NULL)
+			return -ENOMEM;
+		KEEP(&k->words, usage->peak_bytes);
+		KEEP(&k->words, usage->highest_bytes);
+		KEEP(&k->words, usage->peak_time_ns);
+		KEEP(&k->words, usage->allocated_bytes);
+		KEEP(&k->words, usage->allocations);
+		KEEP(&k->words, usage->frees);
+		KEEP(&k->words, usage->reserved_bytes);
+		KEEP(&k->words, usage->returned_bytes);
+		KEEP(&k->words, usage->peak_reserved_bytes);
+		KEEP(&k->words, usage->requested_peak_bytes);
+		words_memory(&k->words, &usage->at_peak, sizeof(usage->at_peak));
+		if (words_load(&k->words) && usage->returned_bytes > usage->reserved_bytes)
+			usage->returned_bytes = 0;
+	}
+	return 0;
+}
+
 void usages_save(const struct replay *replay, struct checkpoint *cp)
 {
 	const struct usages *usages = &replay->usages;
-	size_t i, k;
+	size_t i;
 
-	for (i = 0; i < usages->count; i++) {
-		const struct usage *usage = &usages->all[i];
-
-		BUILDER_PUT(&cp->builder, kept_usage, 0, .device = usage->device,
-			    .pool = usage->pool, .peak_bytes = usage->peak_bytes,
-			    .peak_time_ns = usage->peak_time_ns,
-			    .allocated_bytes = usage->allocated_bytes,
-			    .allocations = usage->allocations, .frees = usage->frees,
-			    .reserved_bytes = usage->reserved_bytes, .vendor = usage->vendor,
-			    .complete = 1, .peak_reserved_bytes = usage->peak_reserved_bytes,
-			    .highest_bytes = usage->highest_bytes);
-		if (usage->returned_bytes != 0)
-			BUILDER_PUT(&cp->builder, kept_returned, 0, .device = usage->device,
-				    .pool = usage->pool, .bytes = usage->returned_bytes);
-		if (usage->device < DEVICE_HOST)
-			BUILDER_PUT(&cp->builder, kept_peak, 0, .device = usage->device,
-				    .pool = usage->pool,
-				    .reserved_bytes = usage->at_peak.reserved_bytes,
-				    .requested_bytes = usage->at_peak.requested_bytes,
-				    .waiting_bytes = usage->at_peak.waiting_bytes,
-				    .private_bytes = usage->at_peak.private_bytes,
-				    .driver_bytes = usage->at_peak.driver_bytes,
-				    .driver_kept_bytes = usage->at_peak.kept_bytes,
-				    .requested_peak_bytes = usage->requested_peak_bytes);
-	}
-	holdings_save(replay, cp);
 	for (i = 0; i < usages->driver_count; i++) {
 		const struct driver_usage *driver = &usages->drivers[i];
 
@@ -456,86 +464,25 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 		if (driver->others_bytes != UINT64_MAX)
 			BUILDER_PUT(&cp->builder, usage_others, 0, .device = driver->device,
 				    .processes = driver->others, .bytes = driver->others_bytes);
-		for (k = COST_CONTEXT; k < COSTS; k++) {
-			if (driver->cost_ns[k] != 0)
-				BUILDER_PUT(&cp->builder, kept_cost, 0, .device = driver->device,
-					    .kind = k, .bytes = driver->cost_bytes[k],
-					    .time_ns = driver->cost_ns[k]);
-		}
 	}
 }
 
-int usages_load_kept_cost(struct replay *replay, const struct trace_event *event)
+/* What the driver took for itself on each device. */
+int costs_keep(struct replay *replay, struct keeping *k)
 {
-	struct event_kept_cost kept;
-	struct driver_usage *driver;
+	struct usages *usages = &replay->usages;
+	size_t count = words_count(&k->words, usages->driver_count), i;
 
-	event_kept_cost_decode(event->words, &kept);
-	if (kept.kind >= COSTS)
-		return 0;
-	driver = driver_at(&replay->usages, (uint32_t)kept.device);
-	if (driver == NULL)
-		return -ENOMEM;
-	driver->cost_bytes[kept.kind] = kept.bytes;
-	driver->cost_ns[kept.kind] = kept.time_ns;
-	return 0;
-}
+	for (i = 0; i < count; i++) {
+		uint32_t device = words_load(&k->words) ? 0 : usages->drivers[i].device;
+		struct driver_usage *driver;
 
-/* What lives comes with the blocks. */
-int usages_load_kept_usage(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_usage kept;
-	struct usage *usage;
-
-	event_kept_usage_decode(event->words, &kept);
-	usage = entry_at(replay, (uint8_t)kept.vendor, (uint8_t)kept.pool, (uint32_t)kept.device);
-	if (usage == NULL)
-		return -ENOMEM;
-	usage->peak_bytes = kept.peak_bytes;
-	usage->highest_bytes = kept.complete ? kept.highest_bytes : kept.peak_bytes;
-	usage->peak_time_ns = kept.peak_time_ns;
-	usage->allocated_bytes = kept.allocated_bytes;
-	usage->allocations = kept.allocations;
-	usage->frees = kept.frees;
-	usage->reserved_bytes = kept.reserved_bytes;
-	usage->peak_reserved_bytes = kept.complete			 ? kept.peak_reserved_bytes
-				     : kept.reserved_bytes == UINT64_MAX ? 0
-									 : kept.reserved_bytes;
-	/* What older traces do not have. */
-	usage->at_peak = (struct usage_peak){.reserved_bytes = usage->peak_reserved_bytes,
-					     .driver_bytes = UINT64_MAX};
-	return 0;
-}
-
-int usages_load_kept_returned(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_returned kept;
-	struct usage *usage;
-
-	event_kept_returned_decode(event->words, &kept);
-	usage = entry_at(replay, VENDOR_UNKNOWN, (uint8_t)kept.pool, (uint32_t)kept.device);
-	if (usage == NULL)
-		return -ENOMEM;
-	if (kept.bytes <= usage->reserved_bytes)
-		usage->returned_bytes = kept.bytes;
-	return 0;
-}
-
-int usages_load_kept_peak(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_peak kept;
-	struct usage *usage;
-
-	event_kept_peak_decode(event->words, &kept);
-	usage = entry_at(replay, VENDOR_UNKNOWN, (uint8_t)kept.pool, (uint32_t)kept.device);
-	if (usage == NULL)
-		return -ENOMEM;
-	usage->at_peak = (struct usage_peak){.reserved_bytes = kept.reserved_bytes,
-					     .requested_bytes = kept.requested_bytes,
-					     .waiting_bytes = kept.waiting_bytes,
-					     .private_bytes = kept.private_bytes,
-					     .driver_bytes = kept.driver_bytes,
-					     .kept_bytes = kept.driver_kept_bytes};
-	usage->requested_peak_bytes = kept.requested_peak_bytes;
+		KEEP(&k->words, device);
+		driver = driver_at(usages, device);
+		if (driver == NULL)
+			return -ENOMEM;
+		words_memory(&k->words, driver->cost_bytes, sizeof(driver->cost_bytes));
+		words_memory(&k->words, driver->cost_ns, sizeof(driver->cost_ns));
+	}
 	return 0;
 }

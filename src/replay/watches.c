@@ -330,204 +330,118 @@ const struct watches *replay_watches(const struct replay *replay)
 
 /* ---- in a checkpoint ---- */
 
-static void save_changes(const struct watched *w, size_t index, struct checkpoint *cp)
+static int keep_moment(struct replay *replay, struct keeping *k, struct moment *moment)
+{
+	int r = keeping_string(replay, k, &moment->operation);
+
+	KEEP(&k->words, moment->number);
+	KEEP(&k->words, moment->tid);
+	KEEP(&k->words, moment->after);
+	moment->stack = keeping_stack(replay, k, moment->stack);
+	return r;
+}
+
+static int keep_change(struct replay *replay, struct keeping *k, struct change *change)
+{
+	KEEP(&k->words, change->handed);
+	KEEP(&k->words, change->bytes);
+	KEEP(&k->words, change->first);
+	KEEP(&k->words, change->last);
+	KEEP(&k->words, change->step);
+	KEEP(&k->words, change->automatic);
+	KEEP(&k->words, change->at);
+	KEEP(&k->words, change->times);
+	KEEP(&k->words, change->last_step);
+	KEEP(&k->words, change->last_automatic);
+	if (keep_moment(replay, k, &change->from) < 0 || keep_moment(replay, k, &change->to) < 0 ||
+	    keeping_string(replay, k, &change->inside) < 0)
+		return -ENOMEM;
+	k->words.failed |= change->from.operation == NULL || change->to.operation == NULL;
+	return 0;
+}
+
+static int keep_changes(struct replay *replay, struct keeping *k, struct watched *w)
 {
 	size_t i;
 
+	if (words_array(&k->words, &w->strays, &w->stray_count, &w->stray_room,
+			sizeof(*w->strays)) < 0)
+		return -ENOMEM;
+	k->words.failed |= w->stray_count > CHANGES_MAX;
 	for (i = 0; i < w->stray_count; i++) {
-		const struct change *c = &w->strays[i];
-		uint32_t from = checkpoint_text(cp, c->from.operation);
-		uint32_t to = checkpoint_text(cp, c->to.operation);
-		uint32_t inside = checkpoint_text(cp, c->inside);
-
-		BUILDER_PUT(&cp->builder, kept_change, 0, .watched = index, .handed = c->handed,
-			    .from_after = c->from.after, .to_after = c->to.after, .from_name = from,
-			    .to_name = to, .from_tid = c->from.tid, .to_tid = c->to.tid,
-			    .from_call = c->from.number, .to_call = c->to.number,
-			    .from_stack = c->from.stack, .to_stack = c->to.stack, .bytes = c->bytes,
-			    .first = c->first, .last = c->last, .step = c->step,
-			    .last_step = c->last_step, .times = c->times, .at = c->at,
-			    .inside = inside, .automatic = c->automatic,
-			    .last_automatic = c->last_automatic);
+		if (keep_change(replay, k, &w->strays[i]) < 0)
+			return -ENOMEM;
+	}
+	KEEP(&k->words, w->expected_count);
+	if (w->expected_count > EXPECTED_MAX) {
+		k->words.failed = true;
+		w->expected_count = 0;
 	}
 	for (i = 0; i < w->expected_count; i++) {
-		uint32_t name = checkpoint_text(cp, w->expected[i].operation);
-
-		BUILDER_PUT(&cp->builder, kept_expected, 0, .watched = index, .name = name,
-			    .times = w->expected[i].times);
+		KEEP(&k->words, w->expected[i].times);
+		if (keeping_string(replay, k, &w->expected[i].operation) < 0)
+			return -ENOMEM;
+		k->words.failed |= w->expected[i].operation == NULL;
 	}
+	return 0;
 }
 
-void watches_save(const struct replay *replay, struct checkpoint *cp)
+static int keep_watched(struct replay *replay, struct keeping *k, struct watched *w)
 {
-	const struct watches *watches = &replay->watches;
-	size_t count, i;
-
-	for (i = 0; i < watches->count; i++) {
-		const struct watched *w = &watches->items[i];
-		uint32_t name = checkpoint_text(cp, w->name);
-		uint32_t last = checkpoint_text(cp, w->last.operation);
-		uint32_t from = checkpoint_text(cp, w->from.operation);
-		uint32_t to = checkpoint_text(cp, w->to.operation);
-
-		BUILDER_PUT(&cp->builder, kept_watched, 0, .name = name, .output = w->output,
-			    .device = w->device, .size_bytes = w->size_bytes, .dumps = w->dumps,
-			    .changes = w->changes, .checksum = w->checksum, .last_name = last,
-			    .last_tid = w->last.tid, .last_call = w->last.number,
-			    .last_after = w->last.after, .from_name = from, .from_tid = w->from.tid,
-			    .from_call = w->from.number, .from_after = w->from.after, .to_name = to,
-			    .to_tid = w->to.tid, .to_call = w->to.number, .to_after = w->to.after,
-			    .address = w->address, .unexpected = w->unexpected,
-			    .last_stack = w->last.stack);
-		save_changes(w, i, cp);
-	}
-	if (watches->dumps > 0)
-		BUILDER_PUT(&cp->builder, kept_dumps, 0, .dumps = watches->dumps,
-			    .more = watches->more);
-	/* What was asked for may have run under a name that is not known. */
-	count = watches->seen_count > 0 || !(watches->start_ran || watches->end_ran)
-			? watches->seen_count
-			: 1;
-	for (i = 0; i < count; i++) {
-		uint32_t name = i < watches->seen_count ? checkpoint_text(cp, watches->seen[i]) : 0;
-
-		BUILDER_PUT(&cp->builder, watch_seen, 0, .name = name,
-			    .flags = (watches->start_ran ? SEEN_START : 0) |
-				     (watches->end_ran ? SEEN_END : 0));
-	}
+	KEEP(&k->words, w->output);
+	KEEP(&k->words, w->device);
+	KEEP(&k->words, w->size_bytes);
+	KEEP(&k->words, w->address);
+	KEEP(&k->words, w->dumps);
+	KEEP(&k->words, w->changes);
+	KEEP(&k->words, w->checksum);
+	KEEP(&k->words, w->unexpected);
+	if (keeping_string(replay, k, &w->name) < 0 || keep_moment(replay, k, &w->last) < 0 ||
+	    keep_moment(replay, k, &w->from) < 0 || keep_moment(replay, k, &w->to) < 0)
+		return -ENOMEM;
+	k->words.failed |=
+		w->name == NULL || w->last.operation == NULL ||
+		(w->changes > 0 && (w->from.operation == NULL || w->to.operation == NULL));
+	return keep_changes(replay, k, w);
 }
 
-/* A copy of a text of the checkpoint, NULL: it has none. False: no memory. */
-static bool load_text(const struct replay *replay, const struct trace_event *event, uint64_t id,
-		      char **out)
+static int keep_seen(struct replay *replay, struct keeping *k, struct watches *watches)
 {
-	const char *text = texts_find(replay, event, id);
+	size_t i;
 
-	*out = text == NULL ? NULL : strdup(text);
-	return text == NULL || *out != NULL;
+	KEEP(&k->words, watches->start_ran);
+	KEEP(&k->words, watches->end_ran);
+	if (words_array(&k->words, &watches->seen, &watches->seen_count, &watches->seen_room,
+			sizeof(*watches->seen)) < 0)
+		return -ENOMEM;
+	k->words.failed |= watches->seen_count > SEEN_MAX;
+	for (i = 0; i < watches->seen_count; i++) {
+		if (keeping_string(replay, k, &watches->seen[i]) < 0)
+			return -ENOMEM;
+		k->words.failed |= watches->seen[i] == NULL;
+	}
+	return 0;
 }
 
-int watches_load_kept_watched(struct replay *replay, const struct trace_event *event)
+int watches_keep(struct replay *replay, struct keeping *k)
 {
-	struct writer *own = writers_get(&replay->writers, event->writer);
 	struct watches *watches = &replay->watches;
-	struct event_kept_watched kept;
-	struct watched *w;
+	size_t i;
 
-	event_kept_watched_decode(event->words, &kept);
-	if (watches->count == WATCHES_MAX || texts_find(replay, event, kept.name) == NULL ||
-	    texts_find(replay, event, kept.last_name) == NULL ||
-	    (kept.changes > 0 && (texts_find(replay, event, kept.from_name) == NULL ||
-				  texts_find(replay, event, kept.to_name) == NULL))) {
-		replay->totals.oddities.bad_definitions++;
-		return 0;
-	}
-	if (array_reserve(&watches->items, &watches->room, watches->count + 1,
-			  sizeof(*watches->items)) < 0)
+	KEEP(&k->words, watches->dumps);
+	KEEP(&k->words, watches->more);
+	if (keep_seen(replay, k, watches) < 0 ||
+	    words_array(&k->words, &watches->items, &watches->count, &watches->room,
+			sizeof(*watches->items)) < 0)
 		return -ENOMEM;
-	w = &watches->items[watches->count++];
-	*w = (struct watched){
-		.output = (uint32_t)kept.output,
-		.device = (uint32_t)kept.device,
-		.size_bytes = kept.size_bytes,
-		.address = kept.address,
-		.dumps = kept.dumps,
-		.changes = kept.changes,
-		.unexpected = kept.unexpected,
-		.checksum = kept.checksum,
-		.last = {.number = kept.last_call,
-			 .tid = (uint32_t)kept.last_tid,
-			 .stack = definitions_stack(replay, own, kept.last_stack),
-			 .after = kept.last_after != 0},
-		.from = {.number = kept.from_call,
-			 .tid = (uint32_t)kept.from_tid,
-			 .after = kept.from_after != 0},
-		.to = {.number = kept.to_call,
-		       .tid = (uint32_t)kept.to_tid,
-		       .after = kept.to_after != 0},
-	};
-	return load_text(replay, event, kept.name, &w->name) &&
-			       load_text(replay, event, kept.last_name, &w->last.operation) &&
-			       load_text(replay, event, kept.from_name, &w->from.operation) &&
-			       load_text(replay, event, kept.to_name, &w->to.operation)
-		       ? 0
-		       : -ENOMEM;
-}
-
-/* The watched block that a record of a checkpoint belongs to: the latest. NULL: it is another's, and counted. */
-static struct watched *loaded(struct replay *replay, uint64_t index)
-{
-	if (index + 1 == replay->watches.count)
-		return &replay->watches.items[index];
-	replay->totals.oddities.bad_definitions++;
-	return NULL;
-}
-
-int watches_load_kept_change(struct replay *replay, const struct trace_event *event)
-{
-	struct writer *own = writers_get(&replay->writers, event->writer);
-	struct event_kept_change kept;
-	struct watched *w;
-	struct change *c;
-
-	event_kept_change_decode(event->words, &kept);
-	w = loaded(replay, kept.watched);
-	if (w == NULL)
-		return 0;
-	if (w->stray_count == CHANGES_MAX || texts_find(replay, event, kept.from_name) == NULL ||
-	    texts_find(replay, event, kept.to_name) == NULL) {
-		replay->totals.oddities.bad_definitions++;
-		return 0;
+	k->words.failed |= watches->count > WATCHES_MAX;
+	for (i = 0; i < watches->count; i++) {
+		if (keep_watched(replay, k, &watches->items[i]) < 0)
+			return -ENOMEM;
 	}
-	if (array_reserve(&w->strays, &w->stray_room, w->stray_count + 1, sizeof(*c)) < 0)
-		return -ENOMEM;
-	c = &w->strays[w->stray_count++];
-	*c = (struct change){
-		.from = {.number = kept.from_call,
-			 .tid = (uint32_t)kept.from_tid,
-			 .stack = definitions_stack(replay, own, kept.from_stack),
-			 .after = kept.from_after != 0},
-		.to = {.number = kept.to_call,
-		       .tid = (uint32_t)kept.to_tid,
-		       .stack = definitions_stack(replay, own, kept.to_stack),
-		       .after = kept.to_after != 0},
-		.handed = kept.handed != 0,
-		.bytes = kept.bytes,
-		.first = kept.first,
-		.last = kept.last,
-		.step = (uint32_t)kept.step,
-		.last_step = (uint32_t)kept.last_step,
-		.automatic = (uint32_t)kept.automatic,
-		.last_automatic = (uint32_t)kept.last_automatic,
-		.times = kept.times,
-		.at = kept.at,
-	};
-	return load_text(replay, event, kept.from_name, &c->from.operation) &&
-			       load_text(replay, event, kept.to_name, &c->to.operation) &&
-			       (kept.inside == 0 ||
-				load_text(replay, event, kept.inside, &c->inside))
-		       ? 0
-		       : -ENOMEM;
-}
-
-int watches_load_kept_expected(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_expected kept;
-	struct watched *w;
-	const char *name;
-
-	event_kept_expected_decode(event->words, &kept);
-	w = loaded(replay, kept.watched);
-	name = texts_find(replay, event, kept.name);
-	return w == NULL || name == NULL ? 0 : add_expected(w, name, kept.times);
-}
-
-int watches_load_kept_dumps(struct replay *replay, const struct trace_event *event)
-{
-	struct event_kept_dumps kept;
-
-	event_kept_dumps_decode(event->words, &kept);
-	replay->watches.dumps = kept.dumps;
-	replay->watches.more = kept.more;
+	if (k->words.failed) {
+		watches_fini(replay);
+		*watches = (struct watches){0};
+	}
 	return 0;
 }

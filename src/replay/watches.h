@@ -12,7 +12,6 @@
 
 #include "trace/context.h"
 
-struct checkpoint;
 struct replay;
 struct trace_event;
 
@@ -108,8 +107,6 @@ struct watches {
 };
 
 void watches_fini(struct replay *replay);
-
-void watches_save(const struct replay *replay, struct checkpoint *cp);
 
 /* True when these are the begin and the end of one call. */
 bool moments_are_one_call(const struct moment *from, const struct moment *to);

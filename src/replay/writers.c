@@ -144,8 +144,6 @@ void writers_save(const struct replay *replay, struct checkpoint *cp)
 		/* The reader of a run takes the threads of its streams from here. */
 		if (writer->tid != 0)
 			BUILDER_PUT(&cp->builder, thread, 0, .tid = writer->tid);
-		if (writer->device != 0)
-			BUILDER_PUT(&cp->builder, kept_device, 0, .device = writer->device - 1);
 		save_numbers(replay, cp, writer, KEPT_CONTEXT);
 		save_numbers(replay, cp, writer, KEPT_STACK);
 		save_numbers(replay, cp, writer, KEPT_CODE);
@@ -159,7 +157,31 @@ void writers_save(const struct replay *replay, struct checkpoint *cp)
 	checkpoint_as_writer(cp, 0);
 }
 
-struct writer *writers_kept(struct writers *writers)
+/* The device and the operators of each writer that there is. */
+int writers_keep(struct replay *replay, struct keeping *k)
+{
+	struct writers *writers = &replay->writers;
+	size_t count = words_count(&k->words, writers->room), number;
+
+	for (number = 0; number < count; number++) {
+		bool is = !words_load(&k->words) && writers->all[number] != NULL;
+		struct writer *writer;
+
+		KEEP(&k->words, is);
+		writer = is ? writers_at(writers, (uint32_t)number) : NULL;
+		if (is && writer == NULL)
+			return number > WRITERS_MAX ? 0 : -ENOMEM;
+		if (!is)
+			continue;
+		KEEP(&k->words, writer->device);
+		if (operations_keep(replay, k, &writer->operations) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The writer that records are about at present; NULL: none. */
+static struct writer *writers_kept(struct writers *writers)
 {
 	return writers->as_writer == 0 ? NULL : writers_at(writers, writers->as_writer);
 }
@@ -174,17 +196,6 @@ int writers_load_thread(struct replay *replay, const struct trace_event *event)
 	event_thread_decode(event->words, &thread);
 	writer->tid = (uint32_t)thread.tid;
 	replay->totals.threads++; /* for older forms, which do not have the count */
-	return 0;
-}
-
-int writers_load_kept_device(struct replay *replay, const struct trace_event *event)
-{
-	struct writer *writer = writers_kept(&replay->writers);
-	struct event_kept_device kept;
-
-	event_kept_device_decode(event->words, &kept);
-	if (writer != NULL)
-		writer->device = (uint32_t)kept.device + 1;
 	return 0;
 }
 

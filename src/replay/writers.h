@@ -52,9 +52,6 @@ static inline struct writer *writers_get(const struct writers *writers, uint32_t
 /* The same, made when it is new; NULL: no memory, or no real writer has such a number. */
 struct writer *writers_at(struct writers *writers, uint32_t number);
 
-/* The writer that kept_ records are about at present; NULL: none. */
-struct writer *writers_kept(struct writers *writers);
-
 /* The writer whose numbers a definition is about. */
 uint32_t writers_definer(const struct writers *writers, const struct trace_event *event);
 
