@@ -18,6 +18,15 @@ struct whatif {
 	struct what_if_choice choice;
 };
 
+/* Whether the release refuses all settings that were asked about. */
+static bool knows_none(const struct what_if *w)
+{
+	for (size_t i = 0; i < w->setting_count; i++)
+		if (w->settings[i].refused[0] == '\0')
+			return false;
+	return true;
+}
+
 /* One pool. Returns the exit code. */
 static int answer(struct whatif *whatif, const struct pool_history *history, const char *word)
 {
@@ -31,11 +40,11 @@ static int answer(struct whatif *whatif, const struct pool_history *history, con
 		code = r == MSCOPE_E_USAGE ? MSCOPE_EXIT_USAGE : MSCOPE_EXIT_FAILED;
 	} else {
 		if (whatif->answers.options->json)
-			whatif_json(&w, &whatif->answers.json);
+			whatif_json(&w, whatif->answers.run, &whatif->answers.json);
 		else
 			whatif_text(&w, &whatif->choice, &whatif->answers.text);
 		whatif->answers.answered++;
-		if (w.refusal[0] != '\0')
+		if (w.refusal[0] != '\0' || knows_none(&w))
 			code = MSCOPE_EXIT_FAILED;
 	}
 	what_if_fini(&w);
@@ -52,7 +61,7 @@ static void refuse(struct whatif *whatif, const struct pool_history *history, co
 	if (!whatif->answers.options->json)
 		return;
 	snprintf(w.refusal, sizeof(w.refusal), "The record cannot be replayed: %s.", why);
-	whatif_json(&w, &whatif->answers.json);
+	whatif_json(&w, whatif->answers.run, &whatif->answers.json);
 	whatif->answers.answered++;
 }
 
@@ -128,7 +137,10 @@ static bool is_sensible(const struct options *options)
 	}
 	if (knows(options, false, &word, &err) || knows(options, true, &npu_word, &npu_err))
 		return true;
-	if (strcmp(err.message, npu_err.message) == 0)
+	/* Where one of them knows the release, what it says of the settings is of interest. */
+	if (strcmp(word, npu_word) != 0 && strcmp(npu_word, "--set") == 0)
+		cli_say("%s: %s", npu_word, npu_err.message);
+	else if (strcmp(word, npu_word) != 0 || strcmp(err.message, npu_err.message) == 0)
 		cli_say("%s: %s", word, err.message);
 	else
 		cli_say("%s: %s; on an NPU: %s", word, err.message, npu_err.message);

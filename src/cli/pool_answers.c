@@ -8,31 +8,36 @@
 #include "cli/pager.h"
 #include "engine/input.h"
 
-static void add_name(struct pool_answers *answers, const char *path)
+/* Answers about several runs say which. */
+static int answer_named(struct pool_answers *answers, const char *path, bool named, bool alone)
 {
-	if (!answers->options->json)
+	int code;
+
+	if (named && !answers->options->json)
 		strbuf_addf(&answers->text, "%s%s:\n", answers->text.length == 0 ? "" : "\n", path);
+	answers->run = alone ? NULL : path;
+	code = answers->answer(answers, path);
+	answers->run = NULL;
+	return code;
 }
 
 /* A directory of ranks has one run for each. */
 static int answer_word(struct pool_answers *answers, const char *word)
 {
 	struct input_rank *ranks = NULL;
+	bool several = answers->options->argc > 2;
 	size_t count = 0;
 	int worst = MSCOPE_EXIT_OK;
 
 	if ((answers->is_one != NULL && answers->is_one(word)) ||
-	    input_processes(word, &ranks, &count) != 0 || count == 0) {
-		if (answers->options->argc > 2)
-			add_name(answers, word);
-		return answers->answer(answers, word);
-	}
+	    input_processes(word, &ranks, &count) != 0 || count == 0)
+		return answer_named(answers, word, several, !several);
 	for (size_t i = 0; i < count; i++) {
 		int code;
 
-		if (count > 1 || answers->names_one || answers->options->argc > 2)
-			add_name(answers, ranks[i].path);
-		code = answers->answer(answers, ranks[i].path);
+		code = answer_named(answers, ranks[i].path,
+				    several || count > 1 || answers->names_one,
+				    !several && count == 1);
 		worst = code > worst ? code : worst;
 		free(ranks[i].path);
 	}

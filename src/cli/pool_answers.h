@@ -13,6 +13,7 @@ struct pool_answers {
 	struct json json;
 	struct strbuf text;
 	size_t answered;
+	const char *run; /* in progress; NULL: it is the only one */
 	/* Answers for one run, a snapshot or one rank. Returns the exit code. */
 	int (*answer)(struct pool_answers *answers, const char *path);
 	/* Whether an argument has several runs is not asked; NULL: it is. */

@@ -323,7 +323,7 @@ static void json_setting(const struct what_if *w, const struct what_if_setting *
 	json_end(json);
 }
 
-void whatif_json(const struct what_if *w, struct json *json)
+void whatif_json(const struct what_if *w, const char *run, struct json *json)
 {
 	char device[16];
 
@@ -331,6 +331,8 @@ void whatif_json(const struct what_if *w, struct json *json)
 	json_object(json, NULL);
 	json_string(json, "device", device);
 	json_string(json, "pool", "PTA");
+	if (run != NULL)
+		json_string(json, "run", run);
 	if (w->history->torch[0] == '\0')
 		json_null(json, "torch");
 	else

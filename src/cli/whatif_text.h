@@ -8,6 +8,7 @@
 
 void whatif_text(const struct what_if *answer, const struct what_if_choice *choice,
 		 struct strbuf *out);
-void whatif_json(const struct what_if *answer, struct json *json);
+/* `run` is its path where the document has several runs, else NULL. */
+void whatif_json(const struct what_if *answer, const char *run, struct json *json);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "twin/block_sizes.h"
 
 #define WINDOW	    384u /* requests of each run among which the best way is looked for */
 #define SQUARE_NEAR 0.01
@@ -22,7 +23,8 @@ int requests_of(const struct program *program, struct requests *out)
 	const struct pool_history *h = program->history;
 
 	*out = (struct requests){
-		.all = calloc((size_t)program->request_count + 1, sizeof(*out->all))};
+		.all = calloc((size_t)program->request_count + 1, sizeof(*out->all)),
+		.blocks = h->blocks_only};
 	if (out->all == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i < program->event_count; i++) {
@@ -75,6 +77,25 @@ static bool can_be_one(const struct request *a, const struct request *b)
 	return a->lane == b->lane && (a->site == b->site || a->site == 0 || b->site == 0);
 }
 
+/* How much larger a block may be than what was asked for. */
+static uint64_t slack_of(const struct requests *requests, uint64_t bytes)
+{
+	if (!requests->blocks)
+		return 0;
+	return bytes > TWIN_SMALL_MOST ? TWIN_SMALL_MOST : TWIN_BLOCK_LEAST;
+}
+
+/* Whether the requests of two blocks can be of one tensor. */
+static bool within_slack(const struct aligning *g, uint64_t small_bytes, uint64_t big_bytes)
+{
+	uint64_t small_slack = slack_of(g->small, small_bytes);
+	uint64_t big_slack = slack_of(g->big, big_bytes);
+	double full = (double)small_bytes * (double)g->big_batch / (double)g->small_batch;
+
+	return small_slack + big_slack > 0 && big_bytes + small_slack >= small_bytes &&
+	       (double)less_u64(big_bytes, big_slack) <= full;
+}
+
 /* How well a pair fits; below 0: it does not. */
 static int fit(const struct aligning *g, size_t i, size_t j)
 {
@@ -92,6 +113,8 @@ static int fit(const struct aligning *g, size_t i, size_t j)
 		return known ? 3 : 1;
 	case GROWTH_SHRINKS:
 	case GROWTH_MORE:
+		if (within_slack(g, a->bytes, b->bytes))
+			return known ? 3 : 1;
 		break;
 	}
 	return known ? 1 : -3;

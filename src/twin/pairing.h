@@ -20,6 +20,7 @@ struct requests {
 		uint32_t freed;	  /* requests before its free; UINT32_MAX: it was not freed */
 	} * all;
 	size_t count;
+	bool blocks; /* sizes are those of blocks, which can be up to 1 MiB larger in the large pool */
 };
 
 /* 0 or -ENOMEM. Needs requests_fini() in either case. */

@@ -398,7 +398,8 @@ static int play_limited(struct what_if *w, const struct twin_conditions *conditi
 		take_end(plays.owners[i], result);
 		/* It reserved less when the request was refused than if it had been served. */
 		if (w->had_bytes != 0 && plays.owners[i]->own)
-			plays.owners[i]->low = plays.owners[i]->high = w->had_bytes;
+			plays.owners[i]->reserved_peak = plays.owners[i]->low =
+				plays.owners[i]->high = w->had_bytes;
 	}
 	setting_plays_free(&plays);
 	return status;

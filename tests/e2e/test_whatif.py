@@ -305,6 +305,18 @@ def test_several_snapshots_are_named(msmemscope, made):
     one, two = made(GROWS, name="one"), made(GROWS, name="two")
     text = msmemscope("whatif", "--set=", str(one), str(two), output=False).check().stdout
     assert [line for line in text.splitlines() if line.endswith(".pickle:")] == [f"{one}:", f"{two}:"]
+    document = json.loads(msmemscope("whatif", "--set=", "--json", str(one), str(two), output=False).check().stdout)
+    assert [pool["run"] for pool in document["pools"]] == [str(one), str(two)]
+
+
+def test_settings_that_the_release_of_the_run_refuses(whatif, msmemscope, made):
+    """A release of torch_npu knows the first one, so that only the run shows what it is of; nothing that was asked is left then."""
+    path = made(GROWS)
+    (pool,) = whatif(path, "--torch=2.9", "--set=segment_size_mb:64", code=1)
+    assert pool["settings"] == [{"set": "segment_size_mb:64", "refused": "PyTorch 2.9 does not know the setting segment_size_mb"}]
+    assert len(whatif(path, "--torch=2.9", "--set=segment_size_mb:64", "--set=")[0]["settings"]) == 2
+    said = ended(msmemscope("whatif", "--torch=2.3", "--set=large_segment_size_mb:64", str(path), output=False), 2).stderr
+    assert said.strip().endswith("--set: PyTorch 2.3 does not know the setting large_segment_size_mb")
 
 
 def test_nothing_is_recommended_that_the_run_s_own_settings_do_as_well(whatif, msmemscope, out):

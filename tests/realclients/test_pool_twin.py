@@ -48,3 +48,16 @@ def one_stream(made):
 def whatif(client, run, *options):
     done = subprocess.run([client.dist / "bin" / "msmemscope", "whatif", "--json", *options, run], capture_output=True, text=True, check=False)
     return json.loads(done.stdout)["pools"]
+
+
+def test_another_batch_is_foretold_from_two_runs_on_an_npu(client):
+    """From snapshots to the byte; from traces, which have blocks instead of requests, within a range."""
+    small, big, other = (client.trace("batches.py", batch, "snapshot.pickle").check() for batch in (2, 4, 7))
+    truth = [line["reserved"] for line in other.lines if "reserved" in line]
+    for runs, exact in (([run.out / "snapshot.pickle" for run in (small, big)], True), ([run.out for run in (small, big)], False)):
+        done = subprocess.run([client.dist / "bin" / "msmemscope", "whatif", "--json", "--batch=7", "--batch-of=2,4", *runs], capture_output=True, text=True,
+                              check=True)
+        [pool] = json.loads(done.stdout)["pools"]
+        [said] = pool["batches"]
+        assert pool["allocations"] == pool["paired"] and said["low"] <= truth[0] <= said["high"]
+        assert said["reserved_peak"] == truth[0] or not exact
