@@ -24,6 +24,8 @@ _HOW = (" read as 0", " read without its value", " taken as full (upper bound)")
 # What integers are larger by that nobody computed: more than hides below a peak, and not so much that a loop over it takes minutes.
 _MORE = 100003 if "MSMEMSCOPE_DRY_OTHER" in os.environ else 0
 
+_LBFGS = os.path.join("torch", "optim", "lbfgs.py")
+
 _wanted = 0  # steps after which the program ends; 0: it ends by itself
 _taken = 0
 _marked = False  # the program marks steps itself: those of its optimizers do not count
@@ -33,7 +35,7 @@ _values = None  # listener of the simulated NPU or CUDA
 _cuda = None  # the simulated CUDA; None: an NPU
 _missing = None  # what the simulated CUDA could not do, most lately
 _told_times = 0  # values
-_numbers = False  # the program read an integer that nobody computed
+_numbers = set()  # kinds of numbers that nobody computed and the program read
 _workspaces = 0  # the largest that a convolution may have
 _reads = {}  # text about a value: how often it was read since the latest step
 _said = set()  # what is not simulated, with its line
@@ -168,12 +170,15 @@ def _told(kind, what):
             note(f"dry run: missing: {said}")
 
 
-def _number():
-    """An integer that nobody computed was read: it may be a size."""
-    global _numbers
-    if not _numbers:
-        note("dry run: numbers")
-    _numbers = True
+def _number(size):
+    """A number that nobody computed was read: an integer may be a size, any other one may decide where the program goes."""
+    kind = "numbers" if size else "conditions"
+    if kind not in _numbers:
+        note(f"dry run: {kind}")
+        _numbers.add(kind)
+    if "lbfgs" not in _numbers and any(code.co_filename.endswith(_LBFGS) for code, _, _ in _frames(sys._getframe(1))):
+        _numbers.add("lbfgs")
+        note(f"dry run: missing: {_site(_frames(_users_frame()))}: the history of LBFGS follows from values that were not computed")
 
 
 def _cuda_is_here(torch):

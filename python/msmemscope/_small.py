@@ -10,10 +10,16 @@ A shadow is of one version of its tensor: PyTorch counts what changes a tensor i
 (inference mode), and what a captured graph writes, have no shadow. Only functions of the tables below are computed twice; none of them is random. The
 operations on the card are the same with and without this.
 """
+import hashlib
+import linecache
+import os
+import re
+import sys
 import weakref
 
 from ._native import ctypes
 
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 ELEMENTS_MAX = 4096
 PARTS_MAX = 64  # tensors of one result
 
@@ -80,8 +86,8 @@ class _Operands:
 
 
 class Small:
-    """`told(how)` hears of each guess that the host reads, `counted()` if it is an integer, which may decide a size. `more` is added to
-    these. `times()`: how many values that nobody computed were read so far, here or in C."""
+    """`told(how)` hears of each guess that the host reads, `counted(size)` too: an integer may decide a size, any other number a branch. With
+    `more` they are other ones. `times()`: how many values that nobody computed were read so far, here or in C."""
 
     def __init__(self, torch, library, told, times, counted, more):
         self.torch, self._library, self._told, self._times, self._counted, self._more = torch, library, told, times, counted, more
@@ -138,8 +144,8 @@ class Small:
         return isinstance(tensor, self.torch.Tensor) and tensor.is_cuda and tensor.dtype in (self.torch.int64, self.torch.int32)
 
     def _changed_number(self, value):
-        """Of an integer that is not known: another one where the command asks for it, so that it sees whether sizes follow."""
-        return changed_number(value, self._more)
+        """Of a number that is not known: another one where the command asks for it, so that it sees what follows from it."""
+        return changed_number(value, self._more) if self._more else value
 
     def read(self, _name, func, args, kwargs):
         taken = _Operands(self, args, kwargs) if self._shadows else None
@@ -147,16 +153,15 @@ class Small:
         if taken is None or not taken.found or not taken.whole:
             before = self._times()
             value = func(*args, **kwargs)
-            if not integer or self._times() == before:
+            if self._times() == before:
                 return value
-            self._counted()
+            self._counted(integer)
             return self._changed_number(value)
         self._quietly(func, args, kwargs)
         value = func(*taken.args, **taken.kwargs)
         if taken.guess:
-            if integer:
-                self._counted()
-                value = self._changed_number(value)
+            self._counted(integer)
+            value = self._changed_number(value)
             self._told(f" read as {value}" if isinstance(value, (bool, int, float)) else " read without its values")
         return value
 
@@ -170,7 +175,7 @@ class Small:
             if shadow.guess:
                 self._told(" read without its values")
         if integer and self._times() != before:
-            self._counted()
+            self._counted(True)
             if self._more:
                 result.add_(self._more)
         return result
@@ -265,10 +270,31 @@ class Small:
         return self.called(name, func, args, kwargs)
 
 
+_conditions = 0  # that changed_number() was asked for
+
+
+def _is_check():
+    """Whether the line that reads a value only stops the program for it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    name, number = frame.f_code.co_filename, frame.f_lineno
+    line, after = (linecache.getline(name, number + more).strip() for more in (0, 1))
+    return re.match(r"assert\b|self\.assert", line) is not None or re.match(r"(raise|assert|sys\.exit|exit|quit)\b", after) is not None or \
+        re.search(r":\s*raise\b", line) is not None
+
+
 def changed_number(value, more):
+    """Another one in the place of a number that nobody computed: a size is larger; every other condition or so, in no order, holds if it did not."""
+    global _conditions
     if isinstance(value, list):
         return [changed_number(part, more) for part in value]
-    return value + more if type(value) is int else value
+    if type(value) is bool:
+        _conditions += 1
+        return value if _is_check() or hashlib.md5(b"%d" % _conditions).digest()[0] & 1 else not value
+    if type(value) is int:
+        return value + more
+    return value + 1.0 if type(value) is float else value
 
 
 def _hide(torch):
@@ -291,22 +317,26 @@ def _hide(torch):
                                   ("has_torch_function_variadic", lambda given: given)):
             original = getattr(module, name, None)
             if original is not None:
-                setattr(module, name, without_us(original, operands_of))
+                ours = without_us(original, operands_of)
+                setattr(module, name, ours)
+                # TorchScript knows them by their identity.
+                torch.jit._builtins._register_builtin(ours, "aten::has_torch_function")
 
 
 def install_reads(torch, told_times, counted, more):
-    """For a device that computes small tensors itself: only integers that it did not compute are looked at, which it tells while they are read."""
+    """For a device that computes small tensors itself: only numbers that it did not compute are looked at, which it tells while they are read."""
     reads, integers = _READS | {"cpu", "to"}, (torch.int64, torch.int32)
 
     class Reads(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
-            if getattr(func, "__name__", None) not in reads or args[0].dtype not in integers:
+            if getattr(func, "__name__", None) not in reads:
                 return func(*args, **kwargs or {})
             before = told_times()
             value = func(*args, **kwargs or {})
-            if told_times() == before:
+            integer = args[0].dtype in integers
+            if told_times() == before or (not integer and isinstance(value, torch.Tensor)):
                 return value
-            counted()
+            counted(integer)
             if not more:
                 return value
             return value.add_(more) if isinstance(value, torch.Tensor) else changed_number(value, more)

@@ -335,10 +335,13 @@ static int print(const struct options *options, const struct dry_answer *answer)
 		       : MSCOPE_EXIT_FAILED;
 }
 
-/* With other values the program needs something else. One that stops for them checks them, and nothing follows from them. */
+/*
+ * With other values the program needs something else. One that stops for them checks them, and nothing follows from them. Where no size follows,
+ * the program may take a way that needs less: the figures are then those of the other one.
+ */
 static bool differs(const struct dry_result *run, const struct dry_result *other)
 {
-	return dry_is_whole(other) == dry_is_whole(run)
+	return run->numbers && dry_is_whole(other) == dry_is_whole(run)
 		       ? other->needs != run->needs || other->reserves != run->reserves
 		       : other->needs > run->needs || dry_ran_out(other);
 }
@@ -365,7 +368,7 @@ static int run_beside(const struct options *options, const struct dry_torch *tor
 		answer->lean = run;
 		device.lean = false;
 	}
-	if (r == 0 && figures->numbers) {
+	if (r == 0 && (figures->numbers || figures->steers)) {
 		run = &runs[(*done)++];
 		device.other = true;
 		r = dry_run(options, &device, torch, false, run, err);

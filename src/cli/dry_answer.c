@@ -228,7 +228,7 @@ static void add_values(const struct dry_answer *answer, struct strbuf *out)
 		return;
 	strbuf_add_str(
 		out,
-		"They decide sizes, so the figures may be wrong: with other numbers it needs ");
+		"They decide what it needs, so the figures may be wrong: with other values it needs ");
 	strbuf_add_size(out, answer->other->needs);
 	strbuf_add_str(out, ".\n");
 }

@@ -13,7 +13,8 @@
 #define DRY_NOTE_OUTSIDE "dry run: outside of the pool: "     /* bytes */
 #define DRY_NOTE_WAITS	 "dry run: waits for other streams: " /* bytes */
 #define DRY_NOTE_NUMBERS "dry run: numbers"		      /* one of them is an integer */
-#define DRY_NOTE_RANGE	 "dry run: workspaces: "	      /* bytes */
+#define DRY_NOTE_STEERS	 "dry run: conditions"	 /* one of them is another number or a truth */
+#define DRY_NOTE_RANGE	 "dry run: workspaces: " /* bytes */
 #define DRY_FULL	 " taken as full" /* in a value: its tensors are larger than they are */
 
 #endif

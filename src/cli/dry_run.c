@@ -243,6 +243,8 @@ static void take_notes(struct dry_result *result, const struct replay *replay)
 			result->waits = strtoull(note + strlen(DRY_NOTE_WAITS), NULL, 10);
 		} else if (text_starts_with(note, DRY_NOTE_NUMBERS)) {
 			result->numbers = true;
+		} else if (text_starts_with(note, DRY_NOTE_STEERS)) {
+			result->steers = true;
 		} else if (text_starts_with(note, DRY_NOTE_RANGE)) {
 			result->workspaces = strtoull(note + strlen(DRY_NOTE_RANGE), NULL, 10);
 		}

@@ -56,6 +56,7 @@ struct dry_result {
 	size_t value_count;
 	bool at_most;	/* one of them made tensors larger than they are */
 	bool numbers;	/* one of them is an integer, which may decide a size */
+	bool steers;	/* one of them is another number, which may decide where the program goes */
 	char **missing; /* functions that are not simulated, each with the line that called it */
 	size_t missing_count;
 	uint64_t waits;	     /* most bytes of a step that other streams use, too */

@@ -57,6 +57,13 @@ def test_values_that_were_not_computed_have_their_lines(client):
         "dry_values.py:27 loss.backward() taken as full (upper bound)"]
 
 
+def test_a_branch_that_such_a_value_decides_makes_the_figures_unsure(client):
+    dry = dryrun(client, "dry_values.py", "branch", tool=["--json"])
+    [answer] = dry.lines
+    assert dry.code == 1 and answer["figures"] == "unsure"
+    assert answer["needs_with_other_values_bytes"] > answer["needs_bytes"] + (8 << 20)
+
+
 def test_a_loop_that_waits_for_such_a_value_ends_with_a_sentence(client):
     dry = dryrun(client, "dry_values.py", "loop")
     assert dry.code == 1

@@ -18,7 +18,7 @@ ADDRESSES = 0.05  # the same where it is one of addresses only
 OF_LIBRARIES = ("convolutions", "unet", "channels_last", "recurrent")
 LANES = 4  # scripts at a time
 alone = threading.Lock()  # only one large model is on the card at a time
-REFUSED = ("factorised", "transformed", "compiled", "other_streams", "repeated", "counted")
+REFUSED = ("factorised", "transformed", "compiled", "other_streams", "repeated", "counted", "searched")
 
 
 def names():

@@ -394,6 +394,28 @@ def recurrent():
 
 
 @script
+def searched():
+    """How much LBFGS keeps follows from values."""
+    model, x = nn.Linear(512, 512).cuda(), torch.randn(64, 512, device="cuda")
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
+
+    def again():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(STEPS):
+        optimizer.step(again)
+
+
+@script
+def scripted():
+    model = torch.jit.script(nn.Sequential(nn.Linear(512, 512), nn.ReLU()).cuda())
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), rows())
+
+
+@script
 def factorised():
     torch.linalg.qr(torch.randn(64, 64, device="cuda"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads values of small tensors, which are computed, and of large ones, which a dry run does not compute. With "loop" it waits for one of them."""
+"""Reads values of small tensors, which are computed, and of large ones, which a dry run does not compute. With "loop" it waits for one of them, with "branch" one decides what it takes."""
 import sys
 
 import torch
@@ -27,6 +27,8 @@ def main():
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if "branch" in sys.argv and loss.item() > 0.5:
+            torch.zeros(1 << 22, device="npu")
 
 
 main()
