@@ -29,7 +29,7 @@ _HEIGHT = 640
 def _size(count):
     value, unit = float(abs(count)), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
+        if value < 1023.5:
             break
         value, unit = value / 1024, larger
     number = f"{value:.0f}" if unit == "B" or value >= 100 else f"{value:.1f}"

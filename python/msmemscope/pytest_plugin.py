@@ -54,12 +54,12 @@ def parse_size(value):
 def size_text(size):
     """As the tool writes sizes: the largest unit that gives at least 1.
 
-    >>> size_text(512), size_text(1 << 20), size_text(157286400)
-    ('512 B', '1.0 MiB', '150 MiB')
+    >>> size_text(512), size_text(1 << 20), size_text(157286400), size_text((1 << 20) - 1)
+    ('512 B', '1.0 MiB', '150 MiB', '1.0 MiB')
     """
     unit = 0
     value = float(size)
-    while value >= 1024 and unit < 4:
+    while value >= 1023.5 and unit < 4:
         value /= 1024
         unit += 1
     name = ("B", "KiB", "MiB", "GiB", "TiB")[unit]

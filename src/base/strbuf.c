@@ -101,21 +101,25 @@ void strbuf_addf(struct strbuf *sb, const char *format, ...)
 	sb->length += (size_t)length;
 }
 
-void strbuf_add_size(struct strbuf *sb, uint64_t bytes)
-{
-	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-	double value = (double)bytes / 1024;
-	size_t unit = 0;
+const char *const size_units[SIZE_UNITS] = {"B", "KiB", "MiB", "GiB", "TiB"};
 
-	if (bytes < 1024) {
-		strbuf_addf(sb, "%u B", (unsigned int)bytes);
-		return;
-	}
-	while (value >= 1024 && unit + 1 < MSCOPE_COUNT(units)) {
-		value /= 1024;
+unsigned size_unit(double bytes)
+{
+	unsigned unit = 0;
+
+	while (bytes >= 1023.5 && unit + 1 < SIZE_UNITS) {
+		bytes /= 1024;
 		unit++;
 	}
-	strbuf_addf(sb, value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+	return unit;
+}
+
+void strbuf_add_size(struct strbuf *sb, uint64_t bytes)
+{
+	unsigned unit = size_unit((double)bytes);
+	double value = (double)bytes / (double)(UINT64_C(1) << 10 * unit);
+
+	strbuf_addf(sb, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, size_units[unit]);
 }
 
 void strbuf_add_number(struct strbuf *sb, uint64_t number)

@@ -74,6 +74,11 @@ void strbuf_add_i64(struct strbuf *sb, int64_t value);
 void strbuf_add_hex(struct strbuf *sb, uint64_t value, unsigned int digits);
 void strbuf_addf(struct strbuf *sb, const char *format, ...) MSCOPE_PRINTF(2, 3);
 
+/* The unit that a size is shown in: the largest in which it is 1 at least, once it is rounded. */
+#define SIZE_UNITS 5u
+extern const char *const size_units[SIZE_UNITS]; /* "B", "KiB", ... */
+unsigned size_unit(double bytes);
+
 /* "512 B", "1.5 MiB" and the like, for people. */
 void strbuf_add_size(struct strbuf *sb, uint64_t bytes);
 

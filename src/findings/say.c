@@ -7,8 +7,6 @@
 #include "findings/findings.h"
 #include "replay/replay.h"
 
-static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-
 void say_number(struct strbuf *out, uint64_t number)
 {
 	if (number >= 1000) {
@@ -59,23 +57,10 @@ void say_seconds(struct strbuf *out, double seconds)
 
 void say_size(struct strbuf *out, double bytes)
 {
-	size_t unit = 0;
+	unsigned unit = size_unit(bytes);
 
-	while (bytes >= 1024 && unit + 1 < MSCOPE_COUNT(units)) {
-		bytes /= 1024;
-		unit++;
-	}
-	strbuf_addf(out, bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-}
-
-/* The unit that a size is shown in. */
-static size_t unit_of(uint64_t bytes)
-{
-	size_t unit = 0;
-
-	for (; bytes >= 1024 && unit + 1 < MSCOPE_COUNT(units); bytes /= 1024)
-		unit++;
-	return unit;
+	bytes /= (double)(UINT64_C(1) << 10 * unit);
+	strbuf_addf(out, bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, size_units[unit]);
 }
 
 static double in_unit(uint64_t bytes, size_t unit)
@@ -93,7 +78,7 @@ static void add_in(struct strbuf *out, uint64_t bytes, size_t unit, double whole
 
 void say_part(struct strbuf *out, uint64_t part, uint64_t whole)
 {
-	size_t unit = unit_of(whole);
+	size_t unit = size_unit((double)whole);
 
 	if (part != 0 && in_unit(part, unit) < 0.1) {
 		strbuf_add_size(out, part);
@@ -109,20 +94,18 @@ void say_part(struct strbuf *out, uint64_t part, uint64_t whole)
 void say_change(struct strbuf *out, uint64_t from, uint64_t to)
 {
 	struct strbuf first = {0}, second = {0};
-	const char *unit, *other;
+	unsigned unit = size_unit((double)from);
 
 	strbuf_add_size(&first, from);
 	strbuf_add_size(&second, to);
-	unit = strrchr(strbuf_str(&first), ' ');
-	other = strrchr(strbuf_str(&second), ' ');
 	if (from == to) {
 		strbuf_add_str(out, strbuf_str(&first));
 	} else if (strcmp(strbuf_str(&first), strbuf_str(&second)) == 0) {
 		strbuf_addf(out, "%s (%c", strbuf_str(&second), to > from ? '+' : '-');
 		strbuf_add_size(out, to > from ? to - from : from - to);
 		strbuf_add_char(out, ')');
-	} else if (unit != NULL && other != NULL && strcmp(unit, other) == 0) {
-		strbuf_add(out, strbuf_str(&first), (size_t)(unit - strbuf_str(&first)));
+	} else if (unit == size_unit((double)to)) {
+		add_in(out, from, unit, 100);
 		strbuf_addf(out, " -> %s", strbuf_str(&second));
 	} else {
 		strbuf_addf(out, "%s -> %s", strbuf_str(&first), strbuf_str(&second));
@@ -140,7 +123,7 @@ static void end_unit(struct say_sum *sum)
 
 void say_sum_add(struct say_sum *sum, const char *name, uint64_t bytes)
 {
-	const char *unit = units[unit_of(bytes)];
+	const char *unit = size_units[size_unit((double)bytes)];
 	bool same = sum->unit == unit;
 
 	if (bytes == 0)
@@ -148,7 +131,7 @@ void say_sum_add(struct say_sum *sum, const char *name, uint64_t bytes)
 	if (!same)
 		end_unit(sum);
 	strbuf_addf(sum->out, "%s%s ", sum->unit == NULL ? "" : " + ", name);
-	add_in(sum->out, bytes, unit_of(bytes), 10);
+	add_in(sum->out, bytes, size_unit((double)bytes), 10);
 	if (!same)
 		strbuf_addf(sum->out, " %s", unit);
 	sum->unit = unit;
@@ -159,8 +142,8 @@ void say_sum_also(struct say_sum *sum, const char *before, uint64_t bytes, const
 {
 	end_unit(sum);
 	strbuf_add_str(sum->out, before);
-	if (units[unit_of(bytes)] == sum->unit)
-		add_in(sum->out, bytes, unit_of(bytes), 10);
+	if (size_units[size_unit((double)bytes)] == sum->unit)
+		add_in(sum->out, bytes, size_unit((double)bytes), 10);
 	else
 		strbuf_add_size(sum->out, bytes);
 	strbuf_add_str(sum->out, after);

@@ -387,6 +387,34 @@ static void map_is_unchanged_when_memory_runs_out(void **state)
 
 /* strbuf */
 
+static void a_size_is_never_1024_of_a_smaller_unit(void **state)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *text;
+	} sizes[] = {{0, "0 B"},
+		     {1023, "1023 B"},
+		     {1024, "1.0 KiB"},
+		     {1047000, "1022 KiB"},
+		     {1048063, "1023 KiB"},
+		     {1048064, "1.0 MiB"},
+		     {1048575, "1.0 MiB"},
+		     {1048576, "1.0 MiB"},
+		     {(UINT64_C(1) << 30) - 1, "1.0 GiB"},
+		     {(UINT64_C(1) << 40) - 1, "1.0 TiB"},
+		     {UINT64_C(1) << 50, "1024 TiB"}};
+	struct strbuf sb = {0};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(sizes); i++) {
+		strbuf_reset(&sb);
+		strbuf_add_size(&sb, sizes[i].bytes);
+		assert_string_equal(strbuf_str(&sb), sizes[i].text);
+	}
+	strbuf_fini(&sb);
+}
+
 static void strbuf_writes_unsigned_numbers_as_printf_does(void **state)
 {
 	struct strbuf sb = {0};
@@ -934,6 +962,7 @@ int main(void)
 		cmocka_unit_test(map_agrees_with_a_naive_model),
 		cmocka_unit_test(map_removes_across_the_end_of_the_table),
 		cmocka_unit_test_teardown(map_is_unchanged_when_memory_runs_out, restore_memory),
+		cmocka_unit_test(a_size_is_never_1024_of_a_smaller_unit),
 		cmocka_unit_test(strbuf_writes_unsigned_numbers_as_printf_does),
 		cmocka_unit_test(addresses_are_written_as_printf_does),
 		cmocka_unit_test(strbuf_writes_signed_numbers_to_both_ends),

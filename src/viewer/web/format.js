@@ -6,7 +6,7 @@ const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 export function bytes(value) {
   const sign = value < 0 ? "\u2212" : "";
   let size = Math.abs(value), unit = 0;
-  while (size >= 1024 && unit < UNITS.length - 1) { size /= 1024; unit++; }
+  while (size >= (unit === 0 ? 1024 : 1023.95) && unit < UNITS.length - 1) { size /= 1024; unit++; } // 1024.0 KiB is 1.00 MiB
   return `${sign}${unit === 0 ? size : size.toFixed(size < 10 ? 2 : 1)} ${UNITS[unit]}`;
 }
 
