@@ -759,8 +759,9 @@ static void incomplete(struct pipeline *pipeline, const struct pipeline_teller *
 }
 
 /*
- * In a process of its own, with the state of the pass as it is now: what asks for the end of a run may change that state. Returns the
- * exit status.
+ * In a process of its own, with the state of the pass as it is now. Judging would not change that state, but the run is taken as ended
+ * here: a refused request that may still be tried again counts as refused. Names of frames take long, and may end the process. Returns
+ * the exit status.
  */
 static int write_report(struct pipeline *pipeline, const struct pipeline_teller *teller)
 {
