@@ -435,9 +435,15 @@ static int host_judge(const void *state, struct replay *replay, struct findings 
 {
 	const struct host_state *s = state;
 	struct host_growth growth;
+	struct finding_host_memory *all = FINDINGS_ADD(out, host_memory);
 	bool grows;
 	size_t i;
 
+	if (all == NULL)
+		return -ENOMEM;
+	all->peak_bytes = s->peak_bytes;
+	all->limit_bytes = s->limits.known ? s->limits.last.limit_bytes : UINT64_MAX;
+	all->left_out = s->left_out;
 	for (i = 0; i < s->count; i++)
 		add_process(s, &s->all[i], replay, out);
 	for (i = 0; i < s->count; i++) {
@@ -449,66 +455,10 @@ static int host_judge(const void *state, struct replay *replay, struct findings 
 	return out->failed ? -ENOMEM : 0;
 }
 
-/* ---- report.txt and info ---- */
-
-static void process_line(const struct finding_host_process *process, struct strbuf *out)
-{
-	strbuf_add_str(out, "  ");
-	if (process->own)
-		strbuf_add_str(out, "this process");
-	else
-		strbuf_add_shown(out, process->name, strlen(process->name));
-	strbuf_addf(out, " (pid %llu): at most ", (unsigned long long)process->pid);
-	strbuf_add_size(out, process->peak_bytes);
-	strbuf_add_str(out, process->ended ? ", " : ", at the end ");
-	strbuf_add_size(out, process->end_bytes);
-	strbuf_add_str(out, process->ended ? " before it ended" : "");
-	if (process->share_bytes != UINT64_MAX) {
-		strbuf_add_str(out, ", its share of shared pages counted ");
-		strbuf_add_size(out, process->share_bytes);
-	}
-	if (process->pinned_peak_bytes != 0) {
-		strbuf_add_str(out, "; pinned at most ");
-		strbuf_add_size(out, process->pinned_peak_bytes);
-	}
-	strbuf_add_char(out, '\n');
-}
-
 static int host_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
-	const struct host_state *s = state;
-	const struct findings *found = view->found;
-	size_t count = FINDINGS_COUNT(found, host_process), i;
-	uint32_t lines = view->lines;
-
-	for (i = 0; i < FINDINGS_COUNT(found, host_kill); i++) {
-		host_kill_sentence(found, &FINDINGS(found, host_kill)[i], out);
-		strbuf_add_char(out, '\n');
-	}
-	for (i = 0; i < FINDINGS_COUNT(found, host_growth); i++) {
-		host_growth_sentence(found, &FINDINGS(found, host_growth)[i], out);
-		strbuf_add_char(out, '\n');
-	}
-	/* One process alone says little; what it pinned is among the pools. */
-	if (count < 2)
-		return strbuf_failed(out) ? -ENOMEM : 0;
-	strbuf_addf(out,
-		    "Host memory of %zu processes, resident, shared pages counted in each: "
-		    "together at most ",
-		    count);
-	strbuf_add_size(out, s->peak_bytes);
-	if (s->limits.known && s->limits.last.limit_bytes != UINT64_MAX) {
-		strbuf_add_str(out, "; the container may have ");
-		strbuf_add_size(out, s->limits.last.limit_bytes);
-	}
-	strbuf_add_char(out, '\n');
-	for (i = 0; i < count && i < lines; i++)
-		process_line(&FINDINGS(found, host_process)[i], out);
-	if (count + s->left_out > i) {
-		strbuf_add_str(out, "  and ");
-		strbuf_add_count(out, count + s->left_out - i, "more process", "more processes");
-		strbuf_add_char(out, '\n');
-	}
+	(void)state;
+	hosts_text(view->found, view->lines, out);
 	return strbuf_failed(out) ? -ENOMEM : 0;
 }
 

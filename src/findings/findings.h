@@ -222,6 +222,9 @@ void host_growth_sentence(const struct findings *found, const struct finding_hos
 void host_kill_sentence(const struct findings *found, const struct finding_host_kill *kill,
 			struct strbuf *out);
 
+/* What was found about memory of the host, with the processes if there are several, at most `lines` of them; whole lines. */
+void hosts_text(const struct findings *found, uint32_t lines, struct strbuf *out);
+
 /* "Not judged: 12 blocks, 1.5 MiB of the CUDA driver on GPU 0; ..."; no newline. */
 void unjudged_sentence(const struct findings *found, const struct finding_unjudged *unjudged,
 		       struct strbuf *out);

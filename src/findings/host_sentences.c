@@ -73,3 +73,61 @@ void host_kill_sentence(const struct findings *found, const struct finding_host_
 	}
 	strbuf_add_char(out, '.');
 }
+
+static void process_line(const struct finding_host_process *process, struct strbuf *out)
+{
+	strbuf_add_str(out, "  ");
+	if (process->own)
+		strbuf_add_str(out, "this process");
+	else
+		strbuf_add_shown(out, process->name, strlen(process->name));
+	strbuf_addf(out, " (pid %llu): at most ", (unsigned long long)process->pid);
+	strbuf_add_size(out, process->peak_bytes);
+	strbuf_add_str(out, process->ended ? ", " : ", at the end ");
+	strbuf_add_size(out, process->end_bytes);
+	strbuf_add_str(out, process->ended ? " before it ended" : "");
+	if (process->share_bytes != UINT64_MAX) {
+		strbuf_add_str(out, ", its share of shared pages counted ");
+		strbuf_add_size(out, process->share_bytes);
+	}
+	if (process->pinned_peak_bytes != 0) {
+		strbuf_add_str(out, "; pinned at most ");
+		strbuf_add_size(out, process->pinned_peak_bytes);
+	}
+	strbuf_add_char(out, '\n');
+}
+
+void hosts_text(const struct findings *found, uint32_t lines, struct strbuf *out)
+{
+	size_t count = FINDINGS_COUNT(found, host_process), i;
+	const struct finding_host_memory *all = FINDINGS(found, host_memory);
+
+	for (i = 0; i < FINDINGS_COUNT(found, host_kill); i++) {
+		host_kill_sentence(found, &FINDINGS(found, host_kill)[i], out);
+		strbuf_add_char(out, '\n');
+	}
+	for (i = 0; i < FINDINGS_COUNT(found, host_growth); i++) {
+		host_growth_sentence(found, &FINDINGS(found, host_growth)[i], out);
+		strbuf_add_char(out, '\n');
+	}
+	/* One process alone says little; what it pinned is among the pools. */
+	if (count < 2)
+		return;
+	strbuf_addf(out,
+		    "Host memory of %zu processes, resident, shared pages counted in each: "
+		    "together at most ",
+		    count);
+	strbuf_add_size(out, all->peak_bytes);
+	if (all->limit_bytes != UINT64_MAX) {
+		strbuf_add_str(out, "; the container may have ");
+		strbuf_add_size(out, all->limit_bytes);
+	}
+	strbuf_add_char(out, '\n');
+	for (i = 0; i < count && i < lines; i++)
+		process_line(&FINDINGS(found, host_process)[i], out);
+	if (count + all->left_out > i) {
+		strbuf_add_str(out, "  and ");
+		strbuf_add_count(out, count + all->left_out - i, "more process", "more processes");
+		strbuf_add_char(out, '\n');
+	}
+}

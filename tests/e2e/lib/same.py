@@ -112,6 +112,8 @@ def of_document(form, process):
                                 ("+" + shown(one["bytes_per_step"], 1), shown(one["overdue_bytes"] + one["young_bytes"]), shown(one["bytes"])), one["small"]))
     for one in process["pools"]:
         facts.pools[one["device"], one["pool"]] = {"peak": one["peak_bytes"], "end": one["end_bytes"], "blocks": one["end_blocks"]}
+    if "peaks" not in process:  # --analysis=none
+        facts.unseen = set(facts.pools)
     for one in process.get("peaks", []):
         where = one["device"], one["event_type"]
         facts.held[where] = [(place["place"], place["bytes"], place["blocks"]) for place in one["places"]]
