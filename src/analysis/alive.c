@@ -112,8 +112,7 @@ int alive_find(const struct replay *replay, const struct alive_choice *choice, s
 	size_t cursor = 0, room = replay_count_at_end(replay) + 1;
 
 	alive.blocks = calloc(room, sizeof(const struct block *));
-	alive.grouped = calloc(room, sizeof(const struct block *));
-	if (alive.blocks == NULL || alive.grouped == NULL)
+	if (alive.blocks == NULL)
 		goto fail;
 	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
 		if (choice != NULL && choice->wants != NULL &&
@@ -133,7 +132,8 @@ int alive_find(const struct replay *replay, const struct alive_choice *choice, s
 	if (alive.group_count > 1)
 		qsort_r(alive.groups, alive.group_count, sizeof(*alive.groups), by_order,
 			(void *)(uintptr_t)choice);
-	if (fill_grouped(&alive) < 0)
+	alive.grouped = calloc(room, sizeof(const struct block *));
+	if (alive.grouped == NULL || fill_grouped(&alive) < 0)
 		goto fail;
 	*out = alive;
 	return 0;

@@ -327,6 +327,16 @@ void analyses_fini(struct analyses *analyses)
 
 /* ---- reporting ---- */
 
+void analyses_end(struct analyses *analyses)
+{
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] != NULL && table[i]->end != NULL)
+			table[i]->end(analyses->state[i]);
+	}
+}
+
 void analyses_judge(const struct analyses *analyses, struct replay *replay, size_t frames,
 		    struct findings *out)
 {

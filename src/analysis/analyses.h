@@ -49,6 +49,8 @@ struct analysis {
 	 */
 	uint32_t version;
 	int (*keep)(void *state, const struct replay *replay, struct words *words);
+	/* No event comes any more: frees what only events need. NULL: nothing. */
+	void (*end)(void *state);
 	/* At any moment, as often as wanted: adds what was found (findings/findings.h). 0 or -ENOMEM. */
 	int (*judge)(const void *state, struct replay *replay, struct findings *out);
 	/* Its JSON has an entry for each block or call site: only for who asks for all. */
@@ -120,6 +122,9 @@ void analyses_fini(struct analyses *analyses);
  */
 void analyses_settings(struct analyses *analyses, const struct event_settings *settings,
 		       bool fixed);
+
+/* No event comes any more: the analyses give back memory that judging does not need. */
+void analyses_end(struct analyses *analyses);
 
 /* What all of them have found, named and grouped; `frames`: call sites of each list that have their stack. */
 void analyses_judge(const struct analyses *analyses, struct replay *replay, size_t frames,

@@ -123,7 +123,7 @@ int growth_free(struct growth *g, uint64_t bytes, uint32_t age)
 
 static uint32_t slot_of(const struct growth_rises *r, uint32_t step)
 {
-	return step < 2 ? 0 : 1 + (step - 2) / r->slot;
+	return step < 2 ? 0 : 1 + ((step - 2) >> r->slot_bits);
 }
 
 static void join_rise(struct growth_rise *top, const struct growth_rise *next)
@@ -147,7 +147,7 @@ static void join_slots(struct growth_rises *r)
 		else
 			r->rise[to++] = *next;
 	}
-	r->count = r->count == 0 ? 0 : to;
+	r->count = (uint8_t)(r->count == 0 ? 0 : to);
 }
 
 static int make_room(struct growth *g)
@@ -156,7 +156,7 @@ static int make_room(struct growth *g)
 	uint32_t room = r == NULL ? 1 : 2 * r->room;
 
 	while (r != NULL && r->count == GROWTH_RISES) {
-		r->slot *= 2;
+		r->slot_bits++;
 		join_slots(r);
 	}
 	if (r != NULL && r->count < r->room)
@@ -165,8 +165,8 @@ static int make_room(struct growth *g)
 	if (r == NULL)
 		return -ENOMEM;
 	if (g->rises == NULL)
-		*r = (struct growth_rises){.slot = 1};
-	r->room = room;
+		*r = (struct growth_rises){0};
+	r->room = (uint8_t)room;
 	g->rises = r;
 	return 0;
 }
@@ -287,7 +287,7 @@ void growth_coarsen(struct growth *g)
 		r->rise[i].wait = (r->rise[i].wait + 1) / 2;
 	}
 	if (r != NULL) {
-		r->slot = r->slot > 1 ? r->slot / 2 : 1;
+		r->slot_bits = (uint8_t)(r->slot_bits - (r->slot_bits > 0));
 		join_slots(r);
 	}
 	g->high_step = (g->high_step + 1) / 2;

@@ -17,7 +17,7 @@
  *     growth_step(g, step)             after these, for each place touched in the step
  *     growth_judge(g, survivors, ...)  at the end of the run
  *
- * The cost is constant per event. Memory: the struct, 24 to 188 bytes more once the place frees late, 40 to 780 more as it grows.
+ * The cost is constant per event. Memory: the struct, 24 to 188 bytes more once the place frees late, 24 to 644 more as it grows.
  * docs/decisions/0015-leaks-by-growth.md has the rule, why its constants are what they are, and how often it is right.
  */
 #ifndef MSCOPE_ANALYSIS_GROWTH_H
@@ -36,7 +36,7 @@ struct growth_rise {
 	uint32_t first, last; /* steps over which this rise came */
 	uint32_t wait;	      /* longest pause before it, in steps */
 	uint64_t level;
-};
+} __attribute__((packed, aligned(4)));
 
 /* Late frees by bucket; buckets beyond those that are kept have none. */
 struct growth_ages {
@@ -44,10 +44,9 @@ struct growth_ages {
 	uint32_t frees[]; /* of the buckets first to first + count - 1 */
 };
 
-/* Rises in order of their steps; those within `slot` steps share an entry. */
+/* Rises in order of their steps; those within 1 << slot_bits steps share an entry. One rise takes 24 bytes. */
 struct growth_rises {
-	uint32_t count, room;
-	uint32_t slot;
+	uint8_t count, room, slot_bits;
 	struct growth_rise rise[];
 };
 

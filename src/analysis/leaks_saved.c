@@ -36,11 +36,11 @@ void leaks_clear(struct leaks *leaks)
 static int keep_rises(struct words *words, struct growth *g)
 {
 	uint32_t head[] = {g->rises == NULL ? 0 : g->rises->count,
-			   g->rises == NULL ? 1 : g->rises->slot},
+			   g->rises == NULL ? 0 : g->rises->slot_bits},
 		 i;
 
 	words_memory(words, head, sizeof(head));
-	if (head[0] > GROWTH_RISES || head[1] == 0) {
+	if (head[0] > GROWTH_RISES || head[1] > 30) {
 		words->failed = true;
 		return 0;
 	}
@@ -48,13 +48,16 @@ static int keep_rises(struct words *words, struct growth *g)
 		g->rises = calloc(1, sizeof(*g->rises) + head[0] * sizeof(g->rises->rise[0]));
 		if (g->rises == NULL)
 			return -ENOMEM;
-		g->rises->count = g->rises->room = head[0];
-		g->rises->slot = head[1];
+		g->rises->count = g->rises->room = (uint8_t)head[0];
+		g->rises->slot_bits = (uint8_t)head[1];
 	}
 	for (i = 0; i < head[0]; i++) {
 		struct growth_rise *rise = &g->rises->rise[i];
 
-		words_memory(words, rise, sizeof(*rise));
+		KEEP(words, rise->first);
+		KEEP(words, rise->last);
+		KEEP(words, rise->wait);
+		KEEP(words, rise->level);
 		/* Steps and levels never fall. */
 		words->failed |=
 			rise->first > rise->last ||

@@ -934,11 +934,20 @@ static int find(const void *arg, struct replay *replay, struct findings *out)
 	return out->failed ? -ENOMEM : 0;
 }
 
-static void fini(void *arg)
+/* Verdicts were found when requests were refused. */
+static void end(void *arg)
 {
 	struct oom_state *state = arg;
 
 	levels_fini(&state->levels);
+	state->levels = (struct levels){0};
+}
+
+static void fini(void *arg)
+{
+	struct oom_state *state = arg;
+
+	end(state);
 	free(state->verdicts);
 }
 
@@ -956,6 +965,7 @@ const struct analysis analysis_oom = {
 	.block = on_block,
 	.version = 4,
 	.keep = keep,
+	.end = end,
 	.judge = find,
 	.text = text,
 	.json = json,

@@ -637,6 +637,7 @@ static int finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
 		(void)error_set(&pipeline->pack_error, r, "cannot write the packed copy of %s: %s",
 				pipeline->raw_path, mscope_status_str(r));
 	(void)pass_end(&pipeline->pass);
+	analyses_end(&pipeline->pass.analyses);
 	pass_flush(&pipeline->pass);
 	/* Closed first: a database must not find another file under its name. */
 	r = pass_close_sink(&pipeline->pass, true, &err);

@@ -9,13 +9,21 @@
 #include "replay/state.h"
 #include "symbols/demangle.h"
 
+static void forget_keys(struct sites *sites)
+{
+	free(sites->keys);
+	free(sites->lowest);
+	index_fini(&sites->by_key);
+	sites->keys = NULL;
+	sites->lowest = NULL;
+	sites->key_count = sites->key_room = sites->lowest_room = 0;
+}
+
 void sites_fini(struct sites *sites)
 {
 	free(sites->ids);
 	free(sites->lines);
-	free(sites->keys);
-	free(sites->lowest);
-	index_fini(&sites->by_key);
+	forget_keys(sites);
 	strbuf_fini(&sites->python);
 	*sites = (struct sites){0};
 }
@@ -300,12 +308,32 @@ static int place_at(struct sites *sites, struct map_key key, uint32_t stack, uin
 	return 0;
 }
 
+/* Keys of more places are made again when there are new stacks: most are asked for once, at the end. */
+#define KEYS_KEPT (1u << 16)
+
+/* Those of the stacks below `sites->count`. */
+static int know_keys(struct replay *replay, struct sites *sites)
+{
+	uint32_t stack, lowest;
+	int r = 0;
+
+	if (sites->key_count != 0)
+		return 0;
+	for (stack = 1; stack < sites->count && r == 0; stack++) {
+		if (sites->ids[stack] == stack)
+			r = place_at(sites, key_of(replay, stack), stack, &lowest);
+	}
+	return r;
+}
+
 /* The stacks from `sites->count` on. */
 static int number_stacks(struct replay *replay, struct sites *sites)
 {
 	size_t count = replay_stack_count(replay);
 
 	if (array_reserve(&sites->ids, &sites->room, count, sizeof(*sites->ids)) < 0)
+		return -ENOMEM;
+	if (know_keys(replay, sites) < 0)
 		return -ENOMEM;
 	while (sites->count < count) {
 		uint32_t stack = (uint32_t)sites->count;
@@ -315,6 +343,8 @@ static int number_stacks(struct replay *replay, struct sites *sites)
 			return -ENOMEM;
 		sites->ids[sites->count++] = lowest;
 	}
+	if (sites->key_count > KEYS_KEPT)
+		forget_keys(sites);
 	return 0;
 }
 

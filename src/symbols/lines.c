@@ -53,7 +53,7 @@ void lines_free(struct lines *lines)
 	free(lines->wants);
 	free(lines->frames);
 	map_fini(&lines->module_by_file);
-	map_fini(&lines->want_by_address);
+	index_fini(&lines->want_by_address);
 	map_fini(&lines->text_by_hash);
 	strbuf_fini(&lines->texts);
 	free(lines);
@@ -118,17 +118,32 @@ static int add_module(struct lines *lines, const struct module *module, const ch
 	return 0;
 }
 
+static uint64_t want_hash(uint64_t vaddr, uint64_t module)
+{
+	return vaddr * UINT64_C(0x9e3779b97f4a7c15) + module;
+}
+
+static struct lines_want *want_at(const struct lines *lines, uint64_t vaddr, uint64_t module)
+{
+	struct index_search search = index_search(want_hash(vaddr, module));
+	uint32_t at;
+
+	while (index_next(&lines->want_by_address, &search, &at)) {
+		if (lines->wants[at].vaddr == vaddr && lines->wants[at].module == module)
+			return &lines->wants[at];
+	}
+	return NULL;
+}
+
 int lines_want(struct lines *lines, struct module *module, const char *root, uint64_t address)
 {
 	struct lines_want want = {.vaddr = address - module->info.bias};
 	const uint64_t *known;
 	uint64_t index, offset;
-	struct map_key key;
 	int r;
 
 	known = find_module(lines, module);
-	if (known != NULL &&
-	    map_get(&lines->want_by_address, (struct map_key){want.vaddr, *known}) != NULL)
+	if (known != NULL && want_at(lines, want.vaddr, *known) != NULL)
 		return 0;
 	/* Finds the file, too; without a symbol there may still be debug information. */
 	if (module_lookup(module, root, address, &want.symbol, &offset) < 0)
@@ -141,13 +156,13 @@ int lines_want(struct lines *lines, struct module *module, const char *root, uin
 		if (r < 0)
 			return r == MSCOPE_E_ABSENT ? 0 : r;
 	}
-	key = (struct map_key){want.vaddr, index};
 	if (lines->want_count >= LINES_ADDRESSES_MAX)
 		return MSCOPE_E_LIMIT;
 	r = array_reserve(&lines->wants, &lines->want_room, lines->want_count + 1,
 			  sizeof(*lines->wants));
 	if (r == 0)
-		r = map_put(&lines->want_by_address, key, lines->want_count);
+		r = index_add(&lines->want_by_address, want_hash(want.vaddr, index),
+			      lines->want_count);
 	if (r < 0)
 		return r;
 	want.module = (uint32_t)index;
@@ -281,12 +296,9 @@ static const char *text_at(const struct lines *lines, uint32_t offset)
 static const struct lines_want *find_want(const struct lines *lines, const struct module *module,
 					  uint64_t address)
 {
-	const uint64_t *index = find_module(lines, module), *at;
+	const uint64_t *index = find_module(lines, module);
 
-	at = index == NULL ? NULL
-			   : map_get(&lines->want_by_address,
-				     (struct map_key){address - module->info.bias, *index});
-	return at == NULL ? NULL : &lines->wants[*at];
+	return index == NULL ? NULL : want_at(lines, address - module->info.bias, *index);
 }
 
 bool lines_is_cut(const struct lines *lines, const struct module *module, uint64_t address)

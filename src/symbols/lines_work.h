@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/index.h"
 #include "base/map.h"
 #include "base/strbuf.h"
 #include "symbols/lines.h"
@@ -111,8 +112,8 @@ struct lines {
 	struct map module_by_file; /* build id, or address of the struct elf_file -> index */
 	struct lines_want *wants;
 	size_t want_count, want_room;
-	struct map want_by_address; /* vaddr, module -> index */
-	size_t named_count;	    /* of wants, from the first on, whose names are done */
+	struct index want_by_address; /* of `wants` */
+	size_t named_count;	      /* of wants, from the first on, whose names are done */
 	const char *endless[LINES_ENDLESS_MAX]; /* symbols that could not be demangled in time */
 	size_t endless_count;
 	size_t settled_count; /* of wants, from the first on, that are settled */

@@ -36,6 +36,9 @@ static struct {
 	size_t columns_room;
 } shared;
 
+/* Chunks take less; frames of a whole run may take much more, once. */
+#define SHARED_KEPT ((size_t)1 << 20)
+
 static void shared_unref(void)
 {
 	if (--shared.writers > 0)
@@ -200,6 +203,11 @@ int pack_writer_put(struct pack_writer *writer, const struct pack_block *meta, c
 		}
 	}
 	writer->end = at;
+	if (shared.packed_room > SHARED_KEPT) {
+		free(shared.packed);
+		shared.packed = NULL;
+		shared.packed_room = 0;
+	}
 	return 0;
 }
 

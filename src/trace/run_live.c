@@ -118,11 +118,24 @@ uint64_t writers_time_ns(struct run *run, uint64_t now_ns)
 	return now_ns;
 }
 
+/*
+ * A chunk behind others of its writer is read later, perhaps much later where the engine lags: its pages, which looking at its header has
+ * mapped, are not ours until then.
+ */
+static void let_wait(struct run *run, uint32_t writer, struct chunk *chunk)
+{
+	const struct stream *s = stream_get(run, writer);
+
+	if (s != NULL && s->piece_count - s->next > 1)
+		(void)madvise(chunk, run->chunk_bytes, MADV_DONTNEED);
+}
+
 static int scan_chunk(struct run *run, uint32_t number, bool final, bool *out_taken)
 {
-	const struct chunk *chunk = chunk_map(run, number);
+	struct chunk *chunk = chunk_map(run, number);
 	struct piece piece = {.number = number};
-	uint32_t magic;
+	uint32_t magic, writer;
+	int r;
 
 	*out_taken = false;
 	if (chunk == NULL)
@@ -150,7 +163,11 @@ static int scan_chunk(struct run *run, uint32_t number, bool final, bool *out_ta
 		piece.base_ns =
 			run->returned_ns > 0 ? run->returned_ns : run_header(run)->monotonic_ns;
 	}
-	return piece_add(run, chunk->writer, &piece);
+	writer = chunk->writer;
+	r = piece_add(run, writer, &piece);
+	if (r == 0)
+		let_wait(run, writer, chunk);
+	return r;
 }
 
 /* Chunks that the file has. */
