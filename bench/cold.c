@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cold WAYS KIB MILLISECONDS: what a call of the driver costs in a program that uses its caches for itself.
+ * cold WAYS KIB MILLISECONDS [ROUNDS]: what a call of the driver costs in a program that uses its caches for itself.
  *
  * Calls come from WAYS different stacks of 24 frames, one after the other, always in the same order, as those of a training step do; before
  * each one KIB of other memory are read. Plain and hooked calls take turns. Each call is timed by itself; prints one line of JSON: by how many
- * nanoseconds the median and the 90th percentile of the hooked calls are above the plain ones'.
+ * nanoseconds the median and the 90th percentile of the hooked calls are above the plain ones'. With ROUNDS it makes so many calls for each
+ * way and no more, to count instructions and cache misses by: valgrind --tool=callgrind --cache-sim=yes.
  */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,13 +156,15 @@ static double above_plain(unsigned percent, double ns_per_tick)
 
 int main(int argc, char **argv)
 {
-	unsigned ways = argc == 4 ? (unsigned)atoi(argv[1]) : 0;
-	uint64_t limit = argc == 4 ? strtoull(argv[3], NULL, 10) * 1000000 : 0, start, from;
+	bool counted = argc == 5;
+	unsigned ways = argc == 4 || counted ? (unsigned)atoi(argv[1]) : 0;
+	uint64_t limit = ways != 0 ? strtoull(argv[3], NULL, 10) * 1000000 : 0, start, from;
+	uint64_t rounds = counted ? strtoull(argv[4], NULL, 10) : UINT64_MAX;
 	void *handle = dlopen("libascend_hal.so", RTLD_NOW | RTLD_NOLOAD);
 	double ns_per_tick;
 
 	if (ways == 0 || limit == 0)
-		fail("usage: cold WAYS KIB MILLISECONDS");
+		fail("usage: cold WAYS KIB MILLISECONDS [ROUNDS]");
 	if (handle == NULL)
 		fail("the driver is not loaded");
 	lines = strtoull(argv[2], NULL, 10) * 16;
@@ -186,7 +190,7 @@ int main(int argc, char **argv)
 	from = ticks();
 	do
 		one_round(ways);
-	while (clock_ns() - start < limit);
+	while (--rounds > 0 && (counted || clock_ns() - start < limit));
 	ns_per_tick = (double)(clock_ns() - start) / (double)(ticks() - from);
 	for (int which = 0; which < BOTH; which++)
 		qsort(drivers[which].times, drivers[which].count, sizeof(uint32_t), compare);

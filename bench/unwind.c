@@ -37,7 +37,8 @@ static int ours(void **frames, int count)
 /* As the recorder walks: what it has seen before it only compares. */
 static int known(void **frames, int count)
 {
-	static struct known_walks walks;
+	static struct walk_store store;
+	static struct known_walks walks = {.store = &store};
 	uint32_t got = unwind_frames(&own, &walks, frames, (uint32_t)count);
 
 	if (walks.found == NULL)

@@ -163,7 +163,7 @@ static __attribute__((noinline)) void look_at_known(void *const *frames, uint32_
 	kept = max == 24 ? 20 : max;
 	got = unwind_frames(&own, known, again, max);
 	if (known->found != NULL) {
-		found = known->found->frames;
+		found = walk_frames(known->found);
 		most = kept;
 		known_found++;
 	} else {
@@ -316,6 +316,9 @@ static void walks_that_come_again_are_the_same(void **state)
 	(void)state;
 	known = calloc(1, sizeof(*known));
 	assert_non_null(known);
+	known->store = mmap(NULL, sizeof(*known->store), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(known->store, MAP_FAILED);
 	known_found = 0;
 	depths = 6; /* deep ones nearly all have a frame that rows cannot tell of */
 	for (i = 0; i < 30; i++) {
@@ -334,6 +337,7 @@ static void walks_that_come_again_are_the_same(void **state)
 		walk_random_below(64, 3, 40);
 	assert_true(known_found > 100);
 	depths = 2 * DEPTH;
+	(void)munmap(known->store, sizeof(*known->store));
 	free(known);
 	known = NULL;
 }

@@ -145,8 +145,8 @@ static MSCOPE_COLD bool table_map(struct writer *w)
 {
 	w->stacks = quiet_map(WRITER_STACKS * sizeof(*w->stacks));
 	/* Faster with it, the same without. */
-	if (w->walks == NULL)
-		w->walks = quiet_map(sizeof(*w->walks));
+	if (w->walks.store == NULL)
+		w->walks.store = quiet_map(sizeof(*w->walks.store));
 	return w->stacks != NULL;
 }
 
@@ -221,8 +221,8 @@ struct tables_seen {
 MSCOPE_INLINE struct tables_seen tables_now(void)
 {
 	return (struct tables_seen){
-		.epoch = atomic_load_explicit(&unwind_epoch, memory_order_acquire),
-		.version = atomic_load_explicit(&tables_version, memory_order_acquire),
+		.epoch = atomic_load_explicit(&unwind_now.epoch, memory_order_acquire),
+		.version = atomic_load_explicit(&unwind_now.version, memory_order_acquire),
 	};
 }
 
@@ -249,13 +249,14 @@ static void keep_walk(struct writer *w, uint32_t got, uint32_t depth, uint32_t s
 		got = taken;
 		walk_cut(&w->stack.reads, got);
 	}
-	walk_keep(w->walks, &w->stack, w->frames, got, depth + 4, skip, hash);
+	walk_keep(&w->walks, &w->stack, w->frames, got, depth + 4, skip, hash);
 }
 
 /* Finds C frames, from `caller` on, which is near; `deep`: from the first frame on that is not ours. Returns their hash. */
 MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t depth, bool deep,
 			      struct found *found)
 {
+	struct known_walks *walks = !deep && w->walks.store != NULL ? &w->walks : NULL;
 	uint32_t got, skip = 0;
 	uint64_t hash;
 
@@ -265,12 +266,12 @@ MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t dep
 		goto found;
 	}
 	/* A few frames more than asked for, since the innermost are ours. */
-	got = unwind_frames(&w->stack, deep ? NULL : w->walks, w->frames, depth + (deep ? 16 : 4));
-	if (!deep && MSCOPE_LIKELY(w->walks != NULL && w->walks->found != NULL)) {
-		struct known_walk *known = w->walks->found;
+	got = unwind_frames(&w->stack, walks, w->frames, depth + (deep ? 16 : 4));
+	if (MSCOPE_LIKELY(walks != NULL && walks->found != NULL)) {
+		struct known_walk *known = walks->found;
 
 		found->walk = known;
-		take_frames(found, known->frames, got, known->skip, depth);
+		take_frames(found, walk_frames(known), got, known->skip, depth);
 		return known->hash;
 	}
 	while (!deep && skip < 4 && skip < got && w->frames[skip] != caller)
@@ -282,7 +283,7 @@ MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t dep
 found:
 	take_frames(found, w->frames, got, skip, depth);
 	hash = hash_frames(found->frames, found->c_frames);
-	if (!deep && caller != STACK_PAST_DRIVER && w->walks != NULL)
+	if (walks != NULL && caller != STACK_PAST_DRIVER)
 		keep_walk(w, got, depth, skip, hash);
 	return hash;
 }

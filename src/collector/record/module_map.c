@@ -37,7 +37,7 @@ struct known {
 static struct lock lock; /* guards what follows */
 static struct known known[MODULES_MAX];
 static uint32_t known_count, next_id;
-static uint32_t known_epoch; /* unwind_epoch when the map was written */
+static uint32_t known_epoch; /* unwind_now.epoch when the map was written */
 static char path_room[SESSION_PATH_MAX];
 static char text_room[SESSION_PATH_MAX + 512];
 
@@ -281,9 +281,9 @@ void modules_refresh(struct writer *w)
 	tables_end();
 	/* An object has gone without dlclose(): libc unloads some by itself. */
 	if (atomic_load_explicit(&known_subs, memory_order_relaxed) != counts.subs &&
-	    known_epoch == atomic_load(&unwind_epoch))
+	    known_epoch == atomic_load(&unwind_now.epoch))
 		unwind_forget();
-	known_epoch = atomic_load(&unwind_epoch);
+	known_epoch = atomic_load(&unwind_now.epoch);
 	atomic_store_explicit(&known_subs, counts.subs, memory_order_release);
 	atomic_store_explicit(&known_adds, counts.adds, memory_order_release);
 	atomic_store_explicit(&known_generation, collector.generation, memory_order_release);

@@ -9,7 +9,7 @@
 
 /*
  * Writes what has been loaded and unloaded since the last call, and lets the unwinder know. Before any stack that may point into it;
- * a stack that was walked with older tables (tables_version, unwind_epoch) is then walked again.
+ * a stack that was walked with older tables (struct unwind_now) is then walked again.
  */
 void modules_refresh(struct writer *w);
 

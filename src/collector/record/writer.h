@@ -61,7 +61,10 @@ struct call_state;
 struct torch_operator;
 struct torch_call;
 
-/* Ordered by heat: the first cache line is touched by each event. */
+/*
+ * Ordered by heat: the first cache line is touched by each event, the second one by each with a C stack, a third one, of a context, by
+ * each that has one.
+ */
 struct writer {
 	uint8_t *chunk; /* mapped chunk, NULL: none yet */
 	uint32_t used;	/* bytes of it that are filled, header included */
@@ -75,8 +78,16 @@ struct writer {
 	uint64_t entered;
 	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */
 	uint32_t made;	     /* records in this chunk */
-	uint32_t number;     /* writer number in the trace, from 1 */
-	uint32_t sequence;   /* of the next chunk */
+	struct stack_slot *stacks; /* WRITER_STACKS slots, NULL until the first stack */
+	struct call_state *calls;  /* NULL until the first call that is traced */
+	uint32_t calls_generation; /* of the tracing that this thread takes part in, 0: none */
+	/* Functions entered that are not recorded: a __torch_dispatch__ and inside. */
+	uint32_t calls_left_out;
+	_Alignas(64) struct known_walks walks;
+	struct own_stack stack; /* of the thread that has the writer */
+	_Alignas(64) struct context_slot contexts[WRITER_CONTEXTS];
+	uint32_t number;   /* writer number in the trace, from 1 */
+	uint32_t sequence; /* of the next chunk */
 	uint32_t next_context;
 	uint32_t next_stack;
 	uint32_t next_text;
@@ -87,14 +98,7 @@ struct writer {
 	uint32_t tid;		   /* of the last thread record */
 	uint32_t parked;	   /* next parked writer's number, while parked */
 	const char *kernel;	   /* name of the last kernel that was launched, NULL: unknown */
-	struct stack_slot *stacks; /* WRITER_STACKS slots, NULL until the first stack */
 	struct known_codes *codes; /* NULL until the first Python function */
-	struct call_state *calls;  /* NULL until the first call that is traced */
-	struct known_walks *walks; /* NULL until the first stack */
-	struct own_stack stack;	   /* of the thread that has the writer */
-	uint32_t calls_generation; /* of the tracing that this thread takes part in, 0: none */
-	/* Functions entered that are not recorded: a __torch_dispatch__ and inside. */
-	uint32_t calls_left_out;
 	/* Record of the framework's operator that this thread is in, NULL: none; the operator, NULL: not recorded; its device. */
 	const void *operator_record;
 	const struct torch_operator *op;
@@ -107,12 +111,15 @@ struct writer {
 	uint64_t keys;
 	struct open_range ranges[WRITER_RANGES]; /* pushed and not popped, outermost first */
 	uint32_t range_count;			 /* with those beyond WRITER_RANGES */
-	struct context_slot contexts[WRITER_CONTEXTS];
 	struct text_slot texts[WRITER_TEXTS];
 	struct known_text known_texts[WRITER_KNOWN_TEXTS];
 	void *frames[WRITER_FRAMES_MAX + 16]; /* where a stack is captured */
 	struct interp_frame python_frames[WRITER_FRAMES_MAX + INTERP_OWN_FRAMES];
 };
+
+_Static_assert(offsetof(struct writer, walks) == 64, "the first cache line");
+_Static_assert(offsetof(struct writer, stack) + offsetof(struct own_stack, reads) == 128,
+	       "the second one");
 
 /* One pointer per thread, in the static TLS block: a writer, or one of these. */
 #define WRITER_NONE	((struct writer *)0)

@@ -93,9 +93,9 @@ void tables_reset(void)
 
 /* ---- the list ---- */
 
-_Atomic uint32_t tables_version = 1;
+struct unwind_now unwind_now = {.version = 1};
 
-/* The words of struct frame_table, by start. Read while they change, so each is atomic. List `tables_version & 1` is the present one. */
+/* The words of struct frame_table, by start. Read while they change, so each is atomic. List `version & 1` is the present one. */
 #define TABLE_WORDS (offsetof(struct frame_table, in_place) / 8)
 struct table_list {
 	_Atomic uint32_t count;
@@ -105,7 +105,7 @@ static struct table_list lists[2];
 
 static struct table_list *list_next(void)
 {
-	return &lists[~atomic_load_explicit(&tables_version, memory_order_relaxed) & 1];
+	return &lists[~atomic_load_explicit(&unwind_now.version, memory_order_relaxed) & 1];
 }
 
 static void words_copy(_Atomic uint64_t *to, const _Atomic uint64_t *from)
@@ -126,10 +126,11 @@ void tables_begin(void)
 
 void tables_end(void)
 {
-	uint32_t version = atomic_load_explicit(&tables_version, memory_order_relaxed) + 1;
+	uint32_t version = atomic_load_explicit(&unwind_now.version, memory_order_relaxed) + 1;
 
 	/* 0 is left out; the lists keep taking turns. */
-	atomic_store_explicit(&tables_version, version != 0 ? version : 2, memory_order_release);
+	atomic_store_explicit(&unwind_now.version, version != 0 ? version : 2,
+			      memory_order_release);
 }
 
 void tables_add(const struct dl_phdr_info *info)
@@ -178,7 +179,7 @@ void tables_add(const struct dl_phdr_info *info)
 /* One try. False: two new lists were made meanwhile. */
 static bool list_try(uint64_t pc, uint64_t *words, bool *out_found)
 {
-	uint32_t version = atomic_load_explicit(&tables_version, memory_order_acquire);
+	uint32_t version = atomic_load_explicit(&unwind_now.version, memory_order_acquire);
 	struct table_list *list = &lists[version & 1];
 	uint32_t low = 0, high = atomic_load_explicit(&list->count, memory_order_relaxed), i;
 
@@ -195,7 +196,7 @@ static bool list_try(uint64_t pc, uint64_t *words, bool *out_found)
 	*out_found = low > 0;
 	/* Pairs with the fence in tables_begin(). */
 	atomic_thread_fence(memory_order_seq_cst);
-	return atomic_load_explicit(&tables_version, memory_order_relaxed) == version;
+	return atomic_load_explicit(&unwind_now.version, memory_order_relaxed) == version;
 }
 
 static bool list_find(uint64_t pc, struct frame_table *out)

@@ -18,8 +18,14 @@
 
 #include "base/compiler.h"
 
-/* Another value means another list. Not 0. */
-extern MSCOPE_HIDDEN _Atomic uint32_t tables_version;
+/* What a walk goes by, together in a cache line: each event reads it. */
+struct unwind_now {
+	/* Grows before and after an object may go: what an address meant before may not be what it means now. */
+	_Alignas(8) _Atomic uint32_t epoch;
+	_Atomic uint32_t version; /* another value means another list of tables; not 0 */
+};
+
+extern MSCOPE_HIDDEN struct unwind_now unwind_now;
 
 /* Makes a new list; one thread at a time. What is added counts from tables_end() on. */
 void tables_begin(void);

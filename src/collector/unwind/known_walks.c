@@ -3,26 +3,33 @@
 
 #include <string.h>
 
+_Static_assert(sizeof(struct known_walk) + (24 + 24) * sizeof(uint16_t) <= WALK_FETCHED,
+	       "a walk of 20 frames and four of ours is asked for whole");
+
 /* Room for a walk: that of the same frames, or new room. When there is none, all are forgotten: the same few will be back at once. */
-static struct known_walk *walk_room(struct known_walks *walks, uint64_t hash, uint32_t words,
+static struct known_walk *walk_room(struct known_walks *walks, uint64_t hash, uint32_t places,
 				    uint32_t bases)
 {
-	uint32_t bytes = (uint32_t)sizeof(struct known_walk) + words * 10 + bases * 8;
+	uint32_t bytes = (uint32_t)sizeof(struct known_walk) + places * 10 + bases * 2 + 7;
 	uint32_t units = (bytes + WALKS_UNIT - 1) / WALKS_UNIT;
-	uint16_t *unit = &walks->by_hash[hash >> 32 & (WALKS_BY_HASH - 1)];
+	uint16_t *unit = &walks->store->by_hash[hash >> 32 & (WALKS_BY_HASH - 1)];
 	struct known_walk *walk = walk_at(walks, *unit);
 
-	if (walk->hash == hash && walk->words == words && walk->bases == bases)
+	if (walk->hash == hash && walk->places == places && walk->bases == bases)
 		return walk;
 	if (walks->used == 0 || walks->used + units > WALKS_UNITS) {
-		walks->last = 0;
-		walks->used = 1 + (uint32_t)sizeof(struct known_walk) / WALKS_UNIT;
-		memset(walks->expected, 0, sizeof(walks->expected));
-		memset(walks->by_hash, 0, sizeof(walks->by_hash));
+		walks->last = walks->guess = 0;
+		walks->used = 1;
+		memset(walks->store->expected, 0, sizeof(walks->store->expected));
+		memset(walks->store->by_hash, 0, sizeof(walks->store->by_hash));
 	}
-	*unit = (uint16_t)walks->used;
-	walks->used += units;
-	return walk_at(walks, *unit);
+	*unit = walks->used;
+	walks->used = (uint16_t)(walks->used + units);
+	walk = walk_at(walks, *unit);
+	/* What lay here before all were forgotten may name a unit that is none any more. */
+	walk->next = 0;
+	walk->forks = false;
+	return walk;
 }
 
 void walk_cut(struct walk_reads *reads, uint32_t count)
@@ -39,38 +46,54 @@ void walk_keep(struct known_walks *walks, const struct own_stack *own, void *con
 	       uint32_t count, uint32_t max, uint32_t skip, uint64_t hash)
 {
 	const struct walk_reads *reads = &own->reads;
+	struct words_hash words = {{0}};
 	struct known_walk *walk;
-	uint16_t *places, unit;
-	uint32_t i;
+	uint32_t i, filled;
+	uint16_t unit;
 
 	/* The last word lies furthest out. */
 	if (!reads->complete || max > WALK_WORDS || reads->words == 0 || count == 0 ||
 	    reads->at[reads->words - 1] / 8 > UINT16_MAX)
 		return;
-	walk = walk_room(walks, hash, reads->words, reads->bases);
+	filled = walk_filled(reads->words);
+	walk = walk_room(walks, hash, filled, walk_filled(reads->bases));
 	*walk = (struct known_walk){
 		.tables = reads->tables,
 		.hash = hash,
+		.next = walk->next,
 		.max = (uint8_t)max,
 		.count = (uint8_t)count,
 		.skip = (uint8_t)skip,
-		.words = (uint8_t)reads->words,
-		.bases = (uint8_t)reads->bases,
+		.places = (uint8_t)filled,
+		.bases = (uint8_t)walk_filled(reads->bases),
+		.forks = walk->forks,
 		.reach = reads->at[reads->words - 1] + 8,
 	};
-	memcpy(walk->frames, frames, count * sizeof(frames[0]));
-	if (reads->words > count)
-		walk->frames[count] = reads->end;
-	memcpy(walk_bases(walk), reads->base, walk->bases * sizeof(reads->base[0]));
-	places = walk_places(walk);
-	for (i = 0; i < walk->words; i++)
-		places[i] = (uint16_t)(reads->at[i] / 8);
-	/* So do bases before it, but tables are never trusted. */
-	for (i = 0; i < walk->bases; i++) {
-		if (reads->base[i].at != WALK_BASE_REGISTER && reads->base[i].at + 8 > walk->reach)
-			walk->reach = reads->base[i].at + 8;
+	for (i = 0; i < filled; i++) {
+		uint32_t k = i < reads->words ? i : 0;
+		const void *word = k < count ? frames[k] : reads->end;
+
+		walk->place[i] = (uint16_t)(reads->at[k] / 8);
+		words_add(&words, i % WALK_LANES, (uintptr_t)word);
 	}
-	unit = (uint16_t)(((uint64_t *)(void *)walk - walks->units) / (WALKS_UNIT / 8));
+	for (i = 0; i < walk->bases; i++) {
+		const struct walk_base *base = &reads->base[i < reads->bases ? i : 0];
+		uint32_t at = base->at;
+
+		words_add(&words, i % WALK_LANES, base->value);
+		walk->place[filled + i] = WALK_PLACE_REGISTER;
+		if (at == WALK_BASE_REGISTER)
+			continue;
+		walk->place[filled + i] = (uint16_t)(at / 8);
+		/* Words lie further out than the bases before them, but tables are never trusted. */
+		if (at + 8 > walk->reach)
+			walk->reach = at + 8;
+	}
+	walk->words = words_end(&words);
+	if (walk->reach / 8 >= WALK_PLACE_REGISTER)
+		walk->places = 0;
+	memcpy(walk_frames(walk), frames, count * sizeof(frames[0]));
+	unit = (uint16_t)(((uint8_t *)walk - walks->store->units[0]) / WALKS_UNIT);
 	*walk_expected(walks) = unit;
 	walk_came(walks, walk, unit);
 }

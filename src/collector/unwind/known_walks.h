@@ -5,7 +5,8 @@
  * nothing else tells a walk where to go, as long as the tables are the same. To compare them needs no row, and no word to know where
  * the next one lies.
  *
- * What costs here is memory that is not in the processor's caches: walks lie side by side, each as short as it can be.
+ * What costs here is memory that is not in the processor's caches. So words are compared by their hash: two cache lines of a walk tell
+ * whether it has come, and its frames are not read. Two different stacks with one hash are as likely as a flipped bit in memory.
  *
  * One thread's own; a thread that takes it over finds walks that do not fit, or fit.
  */
@@ -14,15 +15,18 @@
 
 #include "collector/unwind/stack_span.h"
 
-#define WALKS_UNIT     16u    /* bytes */
-#define WALKS_UNITS    32768u /* of them, for all walks */
+#define WALKS_UNIT     64u    /* bytes, a cache line */
+#define WALKS_UNITS    10240u /* of them, for all walks */
 #define WALKS_EXPECTED 32768u
 #define WALKS_BY_HASH  4096u
-#define WALK_FETCHED   384u /* bytes of a walk of 20 frames */
+#define WALK_FETCHED                                                                               \
+	192u /* bytes that tell whether a walk of 20 frames has come, each with a frame pointer */
+#define WALK_LANES 4u /* words are hashed in so many chains */
 
-/* What one walk read, and what its user makes of it. Behind it lie the frames, the bases and where each frame was read, in words. */
+/* What one walk read, and what its user makes of it. Behind it lie where each word and each base was read, in words, and the frames. */
 struct known_walk {
 	uint64_t tables; /* that it was made with */
+	uint64_t words;	 /* hash of the words and bases that it read */
 	uint64_t hash;	 /* of the frames that the user takes */
 	uint64_t whole;	 /* the user's: hash of the whole stack, 0: none */
 	uint32_t stack;	 /* the user's: number of that stack */
@@ -30,62 +34,99 @@ struct known_walk {
 	uint16_t next;	 /* unit of the walk that came after it */
 	uint8_t max;	 /* frames that were asked for */
 	uint8_t count;
-	uint8_t skip;  /* the user's: frames that it does not take */
-	uint8_t words; /* count, or one more: the word that ended it. 0: nothing is here */
+	uint8_t skip; /* the user's: frames that it does not take */
+	/* Multiples of WALK_LANES: the first one fills up. 0 places: nothing is here. */
+	uint8_t places; /* of words */
 	uint8_t bases;
-	void *frames[];
+	bool forks; /* not always the same one comes after it */
+	uint16_t place[];
 };
 
-/* Zeroed: none. */
-struct known_walks {
-	struct known_walk *found; /* what the last unwind_frames() has found again, NULL: nothing */
-	uint64_t history;	  /* the last walks, mixed; older ones are shifted out */
-	uint32_t used;		  /* units; the first one is nothing's */
-	uint16_t last;		  /* unit of the walk that came last, 0: none */
+/* Where walks are kept. */
+struct walk_store {
 	uint16_t expected[WALKS_EXPECTED]; /* unit of a walk, by the history before it */
 	uint16_t by_hash[WALKS_BY_HASH];   /* unit of a walk */
-	uint64_t units[WALKS_UNITS * WALKS_UNIT / 8];
+	_Alignas(WALKS_UNIT) uint8_t units[WALKS_UNITS][WALKS_UNIT];
 };
 
-static inline struct walk_base *walk_bases(struct known_walk *walk)
-{
-	return (struct walk_base *)&walk->frames[walk->words];
-}
+/* Zeroed: none. Small, so that it can lie in the cache line with what else a walk needs. */
+struct known_walks {
+	struct walk_store *store; /* NULL: none are kept */
+	struct known_walk *found; /* what the last unwind_frames() has found again, NULL: nothing */
+	uint64_t history;	  /* the last walks, mixed; older ones are shifted out */
+	uint16_t last;		  /* unit of the walk that came last, 0: none */
+	uint16_t guess;		  /* what came after it before */
+	uint16_t used;		  /* units; the first ones are nothing's */
+	uint16_t reserved;
+};
 
-static inline uint16_t *walk_places(struct known_walk *walk)
+_Static_assert(WALKS_UNITS <= UINT16_MAX, "numbers of units");
+
+#define WALK_PLACE_REGISTER UINT16_MAX /* of a base that is not on the stack */
+
+static inline void **walk_frames(struct known_walk *walk)
 {
-	return (uint16_t *)(walk_bases(walk) + walk->bases);
+	uintptr_t end = (uintptr_t)&walk->place[walk->places + walk->bases];
+
+	return (void **)((end + 7) & ~(uintptr_t)7);
 }
 
 /* What the history is followed by. */
-static inline uint16_t *walk_expected(struct known_walks *walks)
+static inline uint16_t *walk_expected(const struct known_walks *walks)
 {
-	return &walks->expected[walks->history * UINT64_C(0x9e3779b97f4a7c15) >> (64 - 15)];
+	return &walks->store->expected[walks->history * UINT64_C(0x9e3779b97f4a7c15) >> (64 - 15)];
 }
 
 _Static_assert(WALKS_EXPECTED == 1u << 15, "walk_expected() takes 15 bits");
 
-static inline struct known_walk *walk_at(struct known_walks *walks, uint16_t unit)
+static inline struct known_walk *walk_at(const struct known_walks *walks, uint16_t unit)
 {
-	return (struct known_walk *)&walks->units[unit * (WALKS_UNIT / 8)];
+	return (struct known_walk *)(void *)walks->store->units[unit];
+}
+
+static inline uint32_t walk_filled(uint32_t count)
+{
+	return (count + WALK_LANES - 1) / WALK_LANES * WALK_LANES;
+}
+
+/* A hash of words, the lanes one after the other. No change of a single word is lost: all factors are odd. */
+struct words_hash {
+	uint64_t lane[WALK_LANES];
+};
+
+static inline void words_add(struct words_hash *h, uint32_t lane, uint64_t word)
+{
+	h->lane[lane] = h->lane[lane] * UINT64_C(0x9e3779b97f4a7c15) + word;
+}
+
+static inline uint64_t words_end(const struct words_hash *h)
+{
+	return h->lane[0] + h->lane[1] * UINT64_C(0xd6e8feb86659fd93) +
+	       h->lane[2] * UINT64_C(0xc2b2ae3d27d4eb4f) +
+	       h->lane[3] * UINT64_C(0xff51afd7ed558ccd);
 }
 
 /*
- * It has come. Until the next one comes the program uses so much memory that nothing of it is near; so it is asked for now, by what came after
- * this one before.
+ * It has come. Until the next one comes the program uses so much memory that nothing of it is near; so it is asked for now: what came after
+ * this one before, or after the last few where that was not the same each time.
  */
 static inline void walk_came(struct known_walks *walks, struct known_walk *walk, uint16_t unit)
 {
-	const char *next = (const char *)walk_at(walks, walk->next);
+	const char *next;
 	uint32_t i;
 
 	walks->history = walks->history << 8 ^ (walk->hash >> 40 & 0xffff);
-	__builtin_prefetch(walk_expected(walks));
+	if (walks->last != 0 && walks->guess != unit) {
+		struct known_walk *before = walk_at(walks, walks->last);
+
+		before->forks = before->next != 0;
+		before->next = unit;
+	}
+	walks->last = unit;
+	walks->guess = walk->forks ? *walk_expected(walks) : walk->next;
+	next = (const char *)walk_at(walks, walks->guess);
 	for (i = 0; i < WALK_FETCHED; i += 64)
 		__builtin_prefetch(next + i);
-	if (walks->last != 0)
-		walk_at(walks, walks->last)->next = unit;
-	walks->last = unit;
 }
 
 /* Forgets what a walk read after its first `count` frames; `count` is at least 1. */

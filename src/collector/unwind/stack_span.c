@@ -12,19 +12,6 @@
 /* Set by the loader before anything runs: the first thread's stack ends there. */
 extern void *__libc_stack_end __attribute__((weak));
 
-/* The thread library keeps what it knows of a thread at the end of its stack; the first thread's lies elsewhere. */
-static uint64_t thread_pointer(void)
-{
-	uint64_t pointer;
-
-#if defined(__x86_64__)
-	__asm__("movq %%fs:0, %0" : "=r"(pointer));
-#else
-	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
-#endif
-	return pointer;
-}
-
 static bool are_readable(uint64_t from, uint64_t to)
 {
 	return memory_readable((const void *)(uintptr_t)from, to - from);
@@ -64,7 +51,7 @@ static MSCOPE_COLD bool own_learn(struct own_stack *own, uint64_t sp)
 
 static bool own_has(struct own_stack *own, uint64_t sp)
 {
-	if (MSCOPE_LIKELY(sp >= own->low && sp < own->high && own->thread == thread_pointer()))
+	if (MSCOPE_LIKELY(own_has_seen(own, sp)))
 		return true;
 	if (sp - own->other + NEAR < 2 * NEAR)
 		return false;

@@ -71,6 +71,25 @@ struct own_stack {
 	uint64_t scratch[OWN_SCRATCH_WORDS];
 };
 
+/* The thread library keeps what it knows of a thread at the end of its stack; the first thread's lies elsewhere. */
+static inline uint64_t thread_pointer(void)
+{
+	uint64_t pointer;
+
+#if defined(__x86_64__)
+	__asm__("movq %%fs:0, %0" : "=r"(pointer));
+#else
+	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
+#endif
+	return pointer;
+}
+
+/* Whether the stack from `sp` on is the thread's own and was found to be readable. */
+static inline bool own_has_seen(const struct own_stack *own, uint64_t sp)
+{
+	return sp >= own->low && sp < own->high && own->thread == thread_pointer();
+}
+
 /* Bytes [low, high) may be read. */
 struct stack_span {
 	uint64_t low;

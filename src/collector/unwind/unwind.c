@@ -16,8 +16,6 @@
 
 #include "collector/unwind/frame_rules.h"
 
-_Atomic uint32_t unwind_epoch;
-
 /* ---- rows ---- */
 
 /*
@@ -32,9 +30,9 @@ enum row_kind {
 	ROW_FP,	   /* the frame's address is fp + offset */
 	ROW_AT_FP, /* the frame's address lies at fp + offset, the frame pointer at fp + bits 32..47: realigned stacks */
 	ROW_SIGNAL, /* the kernel has saved all registers at sp */
-	ROW_GUESS, /* no table: fp may be a frame pointer. Bits 32..63: tables_version that says so */
-	ROW_OTHER, /* as rules_step() finds */
-	ROW_END,   /* nobody calls it, or nothing is known */
+	ROW_GUESS,  /* no table: fp may be a frame pointer. Bits 32..63: the version that says so */
+	ROW_OTHER,  /* as rules_step() finds */
+	ROW_END,    /* nobody calls it, or nothing is known */
 };
 
 #define ROW_KIND(row)		((row)&7)
@@ -220,7 +218,7 @@ static enum frame_result find_rules(uint64_t pc, bool exact, struct scratch *roo
 
 static uint64_t row_make(uint64_t pc, bool exact, struct scratch *room)
 {
-	uint32_t version = atomic_load_explicit(&tables_version, memory_order_acquire);
+	uint32_t version = atomic_load_explicit(&unwind_now.version, memory_order_acquire);
 	struct frame_function *f = &room->function;
 	uint64_t row = ROW_END;
 
@@ -254,7 +252,7 @@ struct walk {
 static bool is_guess_of_old(uint64_t row)
 {
 	return (ROW_KIND(row) == ROW_GUESS || (ROW_KIND(row) == ROW_END && row >> 32 != 0)) &&
-	       row >> 32 != atomic_load_explicit(&tables_version, memory_order_relaxed);
+	       row >> 32 != atomic_load_explicit(&unwind_now.version, memory_order_relaxed);
 }
 
 static MSCOPE_COLD uint64_t row_find_slow(const struct walk *w, uint64_t pc, bool exact)
@@ -265,7 +263,8 @@ static MSCOPE_COLD uint64_t row_find_slow(const struct walk *w, uint64_t pc, boo
 		return row;
 	row = row_make(pc, exact, scratch_of(w->span.own));
 	/* Not what may be gone already. An unload that begins now makes another epoch first. */
-	if (!is_guess_of_old(row) && !tables_unloading() && atomic_load(&unwind_epoch) == w->epoch)
+	if (!is_guess_of_old(row) && !tables_unloading() &&
+	    atomic_load(&unwind_now.epoch) == w->epoch)
 		cache_put(key, row);
 	return row;
 }
@@ -497,45 +496,71 @@ static __attribute__((noinline)) uint64_t own_row_fill(const struct walk *w, str
 	return row;
 }
 
-/* Whether the words that a walk was made from are on the stack. */
-UNWIND_RAW MSCOPE_INLINE bool is_again(struct known_walk *walk, const struct stack_span *span,
-				       uint64_t tables, uint32_t max, uint64_t sp, uint64_t fp)
+/* Where a walk begins, and what it goes by. */
+struct walk_start {
+	struct place place;
+	uint64_t tables; /* epoch and version, mixed */
+	uint64_t salt;
+	uint32_t epoch;
+};
+
+UNWIND_RAW MSCOPE_INLINE uint64_t stack_word(uint64_t sp, uint16_t place)
 {
-	const uint16_t *places = walk_places(walk);
-	const struct walk_base *bases = walk_bases(walk);
-	uint32_t i;
-
-	/* The end of the own stack is fixed; of another one each walk must look. */
-	if (walk->words == 0 || walk->tables != tables || walk->max != max ||
-	    span->high != span->own->high || span->high - sp < walk->reach)
-		return false;
-	for (i = 0; i < walk->words; i++) {
-		uint64_t word = *(const volatile uint64_t *)(uintptr_t)(sp + 8 * places[i]);
-
-		if (address_strip(word) != (uint64_t)(uintptr_t)walk->frames[i])
-			return false;
-	}
-	for (i = 0; i < walk->bases; i++) {
-		uint64_t value = fp;
-
-		if (bases[i].at != WALK_BASE_REGISTER)
-			value = *(const volatile uint64_t *)(uintptr_t)(sp + bases[i].at);
-		if (value - sp != bases[i].value)
-			return false;
-	}
-	return true;
+	return address_strip(*(const volatile uint64_t *)(uintptr_t)(sp + UINT64_C(8) * place));
 }
 
-/* The walk that is expected now, if it has come. */
-MSCOPE_INLINE bool find_again(struct known_walks *walks, const struct walk *w, uint32_t max,
-			      const struct place *p)
+UNWIND_RAW MSCOPE_INLINE uint64_t base_value(const struct walk_start *start, uint16_t place)
 {
-	uint16_t unit = *walk_expected(walks);
+	uint64_t sp = start->place.sp, value = start->place.fp;
+
+	if (place != WALK_PLACE_REGISTER)
+		value = *(const volatile uint64_t *)(uintptr_t)(sp + UINT64_C(8) * place);
+	return value - sp;
+}
+
+/* Whether the words that a walk was made from are on the thread's own stack, of which all is readable from sp on. */
+UNWIND_RAW MSCOPE_INLINE bool is_again(struct known_walk *walk, const struct walk_start *start,
+				       uint64_t high, uint32_t max)
+{
+	const uint16_t *place = walk->place, *end = place + walk->places;
+	uint64_t sp = start->place.sp;
+	struct words_hash words = {{0}};
+
+	if (walk->places == 0 || walk->tables != start->tables || walk->max != max ||
+	    high - sp < walk->reach)
+		return false;
+	do {
+		words_add(&words, 0, stack_word(sp, place[0]));
+		words_add(&words, 1, stack_word(sp, place[1]));
+		words_add(&words, 2, stack_word(sp, place[2]));
+		words_add(&words, 3, stack_word(sp, place[3]));
+		place += WALK_LANES;
+	} while (place < end);
+	for (end += walk->bases; place < end; place += WALK_LANES) {
+		words_add(&words, 0, base_value(start, place[0]));
+		words_add(&words, 1, base_value(start, place[1]));
+		words_add(&words, 2, base_value(start, place[2]));
+		words_add(&words, 3, base_value(start, place[3]));
+	}
+	return words_end(&words) == walk->words;
+}
+
+/* The walk that is expected now, if it has come. On another stack than the thread's own each walk must look. */
+MSCOPE_INLINE bool find_again(struct known_walks *walks, const struct own_stack *own,
+			      const struct walk_start *start, uint32_t max)
+{
+	uint16_t unit = walks->guess;
 	struct known_walk *walk = walk_at(walks, unit);
 
 	walks->found = NULL;
-	if (!is_again(walk, &w->span, w->span.own->reads.tables, max, p->sp, p->fp))
+	if (!own_has_seen(own, start->place.sp))
 		return false;
+	if (MSCOPE_UNLIKELY(!is_again(walk, start, own->high, max))) {
+		unit = *walk_expected(walks);
+		walk = walk_at(walks, unit);
+		if (unit == walks->guess || !is_again(walk, start, own->high, max))
+			return false;
+	}
 	walk_came(walks, walk, unit);
 	walks->found = walk;
 	return true;
@@ -581,11 +606,12 @@ static MSCOPE_COLD enum step_result step_otherwise(struct walk *w, uint64_t row,
 	return result;
 }
 
-UNWIND_RAW __attribute__((noinline)) uint32_t
-unwind_frames(struct own_stack *own, struct known_walks *walks, void **frames, uint32_t max)
+/* The walk itself, from unwind_frames() on, whose frame is the first one. */
+UNWIND_RAW static __attribute__((noinline)) uint32_t
+walk_from(struct own_stack *own, void **frames, uint32_t max, const struct walk_start *start)
 {
 	struct walk_reads *reads = &own->reads;
-	struct place p = {0}, there; /* its address is taken: not in registers */
+	struct place p = start->place, there; /* its address is taken: not in registers */
 	enum step_result result;
 	struct registers *regs;
 	struct own_row *last;
@@ -593,22 +619,14 @@ unwind_frames(struct own_stack *own, struct known_walks *walks, void **frames, u
 	struct walk w;
 	uint64_t key;
 
-	w.epoch = atomic_load_explicit(&unwind_epoch, memory_order_acquire);
-	w.salt = (uint64_t)w.epoch * MIX_EPOCH;
+	/* Each in a register: a compiler that copies two at a time waits for each when it is read. */
+	__asm__("" : "+r"(p.pc), "+r"(p.sp), "+r"(p.fp), "+r"(p.fp_at));
+	w.epoch = start->epoch;
+	w.salt = start->salt;
 	w.regs_at = UINT32_MAX;
-#if defined(__x86_64__)
-	__asm__ volatile("leaq 0f(%%rip), %0\n0:\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
-			 : "=&r"(p.pc), "=&r"(p.sp), "=&r"(p.fp));
-#else
-	__asm__ volatile("adr %0, 0f\n0:\tmov %1, sp\n\tmov %2, x29"
-			 : "=&r"(p.pc), "=&r"(p.sp), "=&r"(p.fp));
-#endif
-	reads_begin(reads, w.salt ^ atomic_load_explicit(&tables_version, memory_order_relaxed),
-		    p.sp);
+	reads_begin(reads, start->tables, p.sp);
 	if (MSCOPE_UNLIKELY(!span_begin(&w.span, own, p.sp)))
 		return 0;
-	if (walks != NULL && find_again(walks, &w, max, &p))
-		return walks->found->count;
 	key = p.pc | KEY_EXACT;
 	last = &own->rows[OWN_ROWS];
 	while (count < max) {
@@ -657,11 +675,31 @@ unwind_frames(struct own_stack *own, struct known_walks *walks, void **frames, u
 	return count;
 }
 
+__attribute__((noinline)) uint32_t unwind_frames(struct own_stack *own, struct known_walks *walks,
+						 void **frames, uint32_t max)
+{
+	struct walk_start start = {0};
+
+	start.epoch = atomic_load_explicit(&unwind_now.epoch, memory_order_acquire);
+	start.salt = (uint64_t)start.epoch * MIX_EPOCH;
+	start.tables = start.salt ^ atomic_load_explicit(&unwind_now.version, memory_order_relaxed);
+#if defined(__x86_64__)
+	__asm__ volatile("leaq 0f(%%rip), %0\n0:\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
+			 : "=&r"(start.place.pc), "=&r"(start.place.sp), "=&r"(start.place.fp));
+#else
+	__asm__ volatile("adr %0, 0f\n0:\tmov %1, sp\n\tmov %2, x29"
+			 : "=&r"(start.place.pc), "=&r"(start.place.sp), "=&r"(start.place.fp));
+#endif
+	if (walks != NULL && find_again(walks, own, &start, max))
+		return walks->found->count;
+	return walk_from(own, frames, max, &start);
+}
+
 /* ---- objects that go ---- */
 
 void unwind_forget(void)
 {
-	atomic_fetch_add(&unwind_epoch, 1);
+	atomic_fetch_add(&unwind_now.epoch, 1);
 }
 
 void unwind_reset(void)

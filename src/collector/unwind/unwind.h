@@ -11,10 +11,8 @@
 
 #include <stdatomic.h>
 
+#include "collector/unwind/frame_tables.h"
 #include "collector/unwind/known_walks.h"
-
-/* Grows before and after an object may go: what an address meant before may not be what it means now. */
-extern MSCOPE_HIDDEN _Atomic uint32_t unwind_epoch;
 
 /* Around a dlclose(): what is learned meanwhile is not kept. */
 void unwind_unload_begin(void);
