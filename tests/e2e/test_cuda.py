@@ -61,6 +61,15 @@ def test_memory_of_a_context_ends_with_it(cuda):
     assert held.device == "1"
 
 
+@pytest.mark.parametrize("visible", ["0,1", "1,0", "2,1"])
+def test_memory_that_two_devices_have_mapped_is_one_block_of_the_device_that_has_it(cuda, visible):
+    """Whichever device the thread is on, and until the last mapping goes."""
+    run = cuda("cuda_steps", "peer", env={"FAKE_CUDA_DEVICES": "3", "CUDA_VISIBLE_DEVICES": visible})
+    assert seen(run.rows()) == truth(run.out)
+    taken = [(row.attr["size"], row.device) for row in run.rows() if row.event == "MALLOC"]
+    assert taken == [(4 << 20, visible[0]), (1 << 20, visible[2])]
+
+
 def test_what_is_freed_as_device_memory_and_is_not(cuda):
     run = cuda("cuda_steps", "others")
     assert seen(run.rows()) == truth(run.out)

@@ -8,6 +8,7 @@
  *     refused   more memory than there is, twice; then what fits
  *     grows     keeps a block in every round, until one is refused
  *     launches  kernels in each way, from PTX text
+ *     peer      memory of the first device, made and mapped for both by a thread that is on the last one
  *     others    what is freed as device memory and is not: of a pool of host memory, a sparse array
  */
 #include <sys/wait.h>
@@ -142,6 +143,32 @@ static void others(void)
 	CUDA(cuArrayDestroy(array));
 }
 
+/* ---- memory of one device that another one reads ---- */
+
+static void peer(void)
+{
+	int last = cuda_devices - 1, i;
+	struct cu_properties properties = {.type = 1, .location = {1, 0}};
+	struct cu_access access[] = {{{1, 0}, 3}, {{1, last}, 3}};
+	cu_address handle, mapped[2];
+
+	CUDA(cuCtxSetCurrent(cuda_contexts[last]));
+	CUDA(cuMemCreate(&handle, 4 * MIB, &properties, 0));
+	cuda_took(handle, 4 * MIB, 0, "HAL");
+	for (i = 0; i < 2; i++) {
+		CUDA(cuMemAddressReserve(&mapped[i], 4 * MIB, 0, 0, 0));
+		CUDA(cuMemMap(mapped[i], 4 * MIB, 0, handle, 0));
+		CUDA(cuMemSetAccess(mapped[i], 4 * MIB, access, 2));
+	}
+	CUDA(cuMemRelease(handle));
+	CUDA(cuMemUnmap(mapped[0], 4 * MIB));
+	give(take(MIB, last));
+	cuda_gives(handle);
+	CUDA(cuMemUnmap(mapped[1], 4 * MIB));
+	for (i = 0; i < 2; i++)
+		CUDA(cuMemAddressFree(mapped[i], 4 * MIB));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -163,6 +190,8 @@ int main(int argc, char **argv)
 		grows();
 	else if (strcmp(what, "launches") == 0)
 		launches();
+	else if (strcmp(what, "peer") == 0)
+		peer();
 	else if (strcmp(what, "others") == 0)
 		others();
 	else
