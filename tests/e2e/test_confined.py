@@ -3,6 +3,9 @@
 counted and named. Never does the report say that no device memory was used."""
 import os
 import re
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +16,38 @@ SETPRIV = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"
 MISSING = re.compile(r"process (\d+) \((\w+)\) was not recorded, (\d+) events are missing: (.*)")
 
 
+def _open_to_others(path):
+    return all(folder.stat().st_mode & 0o001 for folder in [path, *path.parents])
+
+
+@pytest.fixture(scope="module")
+def apart():
+    """A directory that the other user can enter, for a clone below one that is closed to others."""
+    found = [Path(path).resolve() for path in (tempfile.gettempdir(), "/tmp", "/var/tmp") if os.path.isdir(path) and _open_to_others(Path(path).resolve())]
+    if not found:
+        pytest.fail("needs a temporary directory that other users can enter, for the programs that they run", pytrace=False)
+    with tempfile.TemporaryDirectory(dir=found[0]) as path:
+        os.chmod(path, 0o755)
+        yield Path(path)
+
+
+def _within_reach(path, apart):
+    return path if _open_to_others(path.resolve()) else Path(shutil.copytree(path, apart / path.name, symlinks=True, dirs_exist_ok=True))
+
+
+@pytest.fixture(scope="module", name="dist")
+def dist_within_reach(dist, apart):
+    return _within_reach(dist, apart)
+
+
+@pytest.fixture(scope="module", name="targets")
+def targets_within_reach(targets, apart):
+    return _within_reach(targets, apart)
+
+
 @pytest.fixture(autouse=True)
 def reachable(tmp_path_factory):
-    """The other user has to reach the programs; pytest closes its folder to others."""
+    """The other user has to reach the files of a test; pytest closes its folder to others."""
     os.chmod(tmp_path_factory.getbasetemp(), 0o711)
 
 
