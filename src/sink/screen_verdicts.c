@@ -622,6 +622,18 @@ static void add_span(const struct findings *found, struct strbuf *out)
 	}
 }
 
+/* A driver is no pool, and neither is what hands out tensors of the host. */
+static const char *steady_words(const struct findings *found)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
+		if (pool_is_driver(FINDINGS(found, trend)[i].pool))
+			return "memory is steady";
+	}
+	return FINDINGS_COUNT(found, trend) == 1 ? "the pool is steady" : "the pools are steady";
+}
+
 static void page_clean(struct page *page, const struct findings *found)
 {
 	const struct finding_unjudged *unjudged = first_unjudged(found);
@@ -652,9 +664,7 @@ static void page_clean(struct page *page, const struct findings *found)
 					      ? "No leak in what was recorded: "
 					      : "No leak found: ");
 		add_span(found, &line);
-		strbuf_addf(&line, "; %s.",
-			    FINDINGS_COUNT(found, trend) == 1 ? "the pool is steady"
-							      : "the pools are steady");
+		strbuf_addf(&line, "; %s.", steady_words(found));
 	}
 	strbuf_add_char(&line, '\n');
 	screen_wrap(strbuf_str(&line), 3, out);

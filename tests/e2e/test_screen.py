@@ -122,7 +122,7 @@ def test_a_leak_is_told_with_its_line_its_rate_and_what_to_type_next(launch, scr
 
 def test_a_healthy_run_says_what_was_looked_at(launch, script):
     run = check_screen(launch("--", *script(HEALTHY, 20)).check())
-    assert re.search(r"^No leak found: \d+ call sites? checked over steps 2 to \d+; the pool is steady\.$", run.stderr, re.M), run
+    assert re.search(r"^No leak found: \d+ call sites? checked over steps 2 to \d+; memory is steady\.$", run.stderr, re.M), run
     assert re.search(r"^PEAK of the driver \(HAL\): 9\.0 MiB \(step \d+, [\d.]+ m?s\); at the end 8\.0 MiB in 1 block$", run.stderr, re.M), run
     assert re.search(r"^ +8\.0 MiB +89 %  .*train\.py:4", run.stderr, re.M), run
 
