@@ -38,13 +38,6 @@ static struct device_account *account_at(struct devices_state *state, uint32_t d
 
 /* ---- which library ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL ? path : slash + 1;
-}
-
 const char *device_library_name(const char *path)
 {
 	static const struct {
@@ -59,7 +52,7 @@ const char *device_library_name(const char *path)
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(libraries); i++) {
-		if (text_starts_with(base_name(path), libraries[i].prefix))
+		if (text_starts_with(text_base_name(path), libraries[i].prefix))
 			return libraries[i].name;
 	}
 	return NULL;
@@ -77,7 +70,7 @@ static bool is_passing(const char *path)
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(prefixes); i++) {
-		if (text_starts_with(base_name(path), prefixes[i]))
+		if (text_starts_with(text_base_name(path), prefixes[i]))
 			return true;
 	}
 	return false;
@@ -97,7 +90,7 @@ static const char *library_of(const struct replay *replay, const struct block *b
 		if (module == NULL || module->info.path == NULL || is_passing(module->info.path))
 			continue;
 		name = device_library_name(module->info.path);
-		return name != NULL ? name : base_name(module->info.path);
+		return name != NULL ? name : text_base_name(module->info.path);
 	}
 	return "";
 }

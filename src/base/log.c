@@ -12,6 +12,7 @@
 
 #include "base/io.h"
 #include "base/shown.h"
+#include "base/text.h"
 
 #define EARLY_MAX ((size_t)64 << 10) /* bytes that are kept for a file that may never come */
 
@@ -58,7 +59,6 @@ void log_line(struct log *log, enum log_level level, const char *source, int lin
 	      const char *format, ...)
 {
 	static const char *const names[] = {"DEBUG", "INFO", "WARN", "ERROR"};
-	const char *slash = strrchr(source, '/');
 	time_t now = time(NULL) + log->utc_offset_s;
 	char stamp[32] = "", text[1024];
 	struct strbuf out = {0};
@@ -72,8 +72,7 @@ void log_line(struct log *log, enum log_level level, const char *source, int lin
 	va_end(args);
 	if (gmtime_r(&now, &local) != NULL)
 		(void)strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &local);
-	strbuf_addf(&out, "%s [%-7s] [%s:%d] ", stamp, names[level],
-		    slash == NULL ? source : slash + 1, line);
+	strbuf_addf(&out, "%s [%-7s] [%s:%d] ", stamp, names[level], text_base_name(source), line);
 	/* One line: what a name of the program's brings along must not forge another. */
 	strbuf_add_shown(&out, text, strlen(text));
 	strbuf_add_char(&out, '\n');

@@ -11,6 +11,14 @@ static inline bool text_starts_with(const char *text, const char *prefix)
 	return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* What follows the last '/'; all of a path that has none. */
+static inline const char *text_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash == NULL ? path : slash + 1;
+}
+
 /* False also for a text that is the suffix alone: a name has a part before it. */
 static inline bool text_ends_with(const char *text, const char *suffix)
 {

@@ -318,12 +318,11 @@ static bool is_project(const char *directory)
 static int add_projects(struct bundle *bundle, const char *directory)
 {
 	struct dirent **entries = NULL;
-	const char *slash = strrchr(directory, '/');
 	char path[PATH_MAX];
 	int count, i, r = 0;
 
 	if (is_project(directory))
-		return add_project(bundle, directory, slash == NULL ? directory : slash + 1);
+		return add_project(bundle, directory, text_base_name(directory));
 	count = scandir(directory, &entries, no_dots, by_name);
 	if (count < 0)
 		return error_set(&bundle->err, -errno, "cannot read %s: %s", directory,

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/child.h"
 #include "cli/cli.h"
 #include "cli/ld_so.h"
@@ -79,13 +80,6 @@ static const char *variable(const char *name)
 	const char *value = getenv(name);
 
 	return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL ? path : slash + 1;
 }
 
 /* ---- ourselves ---- */
@@ -196,7 +190,7 @@ static void check_gate(struct doctor *doctor)
 	if (doctor->collector[0] == '\0')
 		return;
 	if (realpath(doctor->collector, real) == NULL ||
-	    strcmp(base_name(real), TREE_COLLECTOR) != 0) {
+	    strcmp(text_base_name(real), TREE_COLLECTOR) != 0) {
 		add_line(
 			doctor, BAD, "torch_npu's gate", "copy the file instead of linking to it",
 			"pools of torch_npu and MindSpore will not be seen: %s is really %s, and they look for a file named " TREE_COLLECTOR,
@@ -381,7 +375,7 @@ static void check_preloads(struct doctor *doctor)
 		bool ours = false;
 
 		for (i = 0; i < MSCOPE_COUNT(own_names); i++)
-			ours = ours || strcmp(base_name(one), own_names[i]) == 0;
+			ours = ours || strcmp(text_base_name(one), own_names[i]) == 0;
 		if (one[0] == '\0' || in_tree(doctor, one))
 			continue;
 		if (ours)
@@ -642,7 +636,7 @@ static void check_loadable(struct doctor *doctor, const struct preflight_report 
 	struct strbuf missing = {0}, unfit = {0};
 
 	/* The loader of glibc alone is known to do no more than list. */
-	if (strncmp(base_name(report->loader), "ld-linux", 8) != 0 ||
+	if (strncmp(text_base_name(report->loader), "ld-linux", 8) != 0 ||
 	    access(report->loader, X_OK) < 0 || report->executed[0] == '\0')
 		return;
 	find_missing(report, &missing, &unfit);
@@ -755,7 +749,7 @@ static void walk_packages(struct doctor *doctor, package_folder *take, void *arg
 	size_t i;
 	DIR *dir;
 
-	if (options->argc >= 2 && strncmp(base_name(options->argv[1]), "python", 6) == 0)
+	if (options->argc >= 2 && strncmp(text_base_name(options->argv[1]), "python", 6) == 0)
 		word = options->argv[1];
 	if (preflight_resolve(word, prefix, sizeof(prefix), &err) < 0)
 		return;

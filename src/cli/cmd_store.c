@@ -91,9 +91,7 @@ static void find_stamp(struct adding *adding)
 	size_t i;
 
 	for (i = 0; i < adding->count; i++) {
-		const char *slash = strrchr(adding->items[i], '/');
-		const char *name = slash == NULL ? adding->items[i] : slash + 1;
-		const char *at = strchr(name, '_');
+		const char *at = strchr(text_base_name(adding->items[i]), '_');
 
 		at = at == NULL ? NULL : strchr(at + 1, '_');
 		if (at == NULL || strspn(at + 1, "0123456789") != 14)

@@ -73,9 +73,8 @@ static const char *worst_project(const struct launch_report *report, const struc
 	}
 	for (i = 0; worst != NULL && i < report->count; i++) {
 		const char *name = strrchr(report->runs[i].project, '/') + 1;
-		const char *slash = strrchr(worst->project, '/');
 
-		if (strcmp(name, slash == NULL ? worst->project : slash + 1) == 0)
+		if (strcmp(name, text_base_name(worst->project)) == 0)
 			return report->runs[i].project;
 	}
 	return report->runs[0].project;

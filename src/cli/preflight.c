@@ -51,13 +51,6 @@ static const struct sanitizer {
 	{"UndefinedBehaviorSanitizer", "libubsan.so", "libclang_rt.ubsan", NULL},
 };
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL ? path : slash + 1;
-}
-
 /* 0 when execve() would accept the file at least at first sight. */
 static int check_executable(const char *path)
 {
@@ -494,7 +487,7 @@ static void inspect_elf(struct program *p)
 			report, PREFLIGHT_INTERPRETER, true,
 			"%s needs the loader %s, which is not here: install the C library that it was built for",
 			p->path, loader);
-	if (text_starts_with(base_name(loader), "ld-musl"))
+	if (text_starts_with(text_base_name(loader), "ld-musl"))
 		add_finding(
 			report, PREFLIGHT_MUSL, true,
 			"%s runs on musl, where a library for glibc cannot be loaded: run it on a system with glibc, built for that",
@@ -551,7 +544,7 @@ static int follow_script(const char *script, char *line, struct preflight_report
 		rest[strcspn(rest, "\n")] = '\0';
 		interpreter = next_word(&rest);
 		target = interpreter;
-		if (access(target, F_OK) == 0 && strcmp(base_name(target), "env") == 0) {
+		if (access(target, F_OK) == 0 && strcmp(text_base_name(target), "env") == 0) {
 			wanted = env_program(rest);
 			if (wanted == NULL)
 				return -ENOEXEC;
@@ -646,7 +639,7 @@ static const char *setpriv_user(char *const *argv)
 void preflight_inspect_words(char *const *argv, struct preflight_report *report)
 {
 	static const char *const changers[] = {"su", "runuser", "sudo", "doas", "gosu", "su-exec"};
-	const char *name = base_name(argv[0]), *user;
+	const char *name = text_base_name(argv[0]), *user;
 
 	if (strcmp(name, "setpriv") == 0 && (user = setpriv_user(argv)) != NULL)
 		add_finding(

@@ -135,11 +135,9 @@ static void add_script(struct rewriting *w, const char *file, struct strbuf *out
 
 static void add_module(struct rewriting *w, const char *path, struct strbuf *out)
 {
-	const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
-
 	strbuf_add_str(out, PLACE);
 	if (origin_of_module(path) != ORIGIN_USER)
-		strbuf_add_str(out, name);
+		strbuf_add_str(out, text_base_name(path));
 	else
 		add_word(w, "module", path, strlen(path), out);
 }

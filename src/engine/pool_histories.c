@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "trace/context.h"
 #include "trace/record.h"
 #include "twin/block_sizes.h"
@@ -432,7 +433,6 @@ static uint32_t make_site(struct pool_history *h, struct replay *replay, uint32_
 	uint32_t count, chosen = UINT32_MAX;
 	const struct stack_line *lines = replay_stack_lines(replay, stack, &count);
 	uint64_t hash = hash_text("");
-	const char *slash;
 	char text[300];
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -448,9 +448,8 @@ static uint32_t make_site(struct pool_history *h, struct replay *replay, uint32_
 	}
 	if (chosen == UINT32_MAX)
 		return 0;
-	slash = strrchr(lines[chosen].file, '/');
 	snprintf(text, sizeof(text), "%.120s:%" PRIu32 " %.120s",
-		 slash == NULL ? lines[chosen].file : slash + 1, lines[chosen].line,
+		 text_base_name(lines[chosen].file), lines[chosen].line,
 		 lines[chosen].function == NULL ? "" : lines[chosen].function);
 	return pool_history_add_site(h, hash, text);
 }

@@ -35,8 +35,6 @@ struct dump_place {
 	uint64_t number;
 };
 
-const char *dump_file_name(const char *path);
-
 /* Takes a row and counts it as what it turned out to be. 0 or -ENOMEM. */
 int dump_take(struct importer *importer, struct dump_reading *reading,
 	      const struct import_field fields[COLUMN_COUNT], const struct dump_place *place);

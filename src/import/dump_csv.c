@@ -9,19 +9,13 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/text.h"
 #include "import/csv_reader.h"
 
 #define PROGRESS_ROWS (UINT64_C(1) << 18)
 
 /* A file with more of them is not what we think; going on would only cost time. */
 #define BAD_ROWS_MAX 1000
-
-const char *dump_file_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL ? path : slash + 1;
-}
 
 void dump_note_bad(struct dump_reading *reading, const struct dump_place *place, const char *why)
 {
@@ -124,7 +118,7 @@ int dump_read_csv(const char *path, struct importer *importer, struct dump_readi
 	csv_init(&reader, fd);
 	r = read_header(&reader, columns, path, err);
 	if (r == 0) {
-		r = read_rows(&reader, columns, importer, reading, dump_file_name(path));
+		r = read_rows(&reader, columns, importer, reading, text_base_name(path));
 		if (r < 0)
 			(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
 	}

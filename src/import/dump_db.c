@@ -10,6 +10,7 @@
 #include <sqlite3.h>
 
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "import/dump.h"
 
 #define CELL_MAX (1 << 20)
@@ -128,7 +129,7 @@ static int prepare(sqlite3 *db, const char *table, const char *path, sqlite3_stm
 static int read_rows(sqlite3 *db, sqlite3_stmt *query, const char *path, struct importer *importer,
 		     struct dump_reading *reading, struct mscope_error *err)
 {
-	struct dump_place place = {.name = dump_file_name(path), .unit = "row"};
+	struct dump_place place = {.name = text_base_name(path), .unit = "row"};
 	struct import_field fields[COLUMN_COUNT];
 	int r = 0, column, step;
 

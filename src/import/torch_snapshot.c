@@ -17,6 +17,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/io.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "import/pickle.h"
 #include "import/torch_history.h"
@@ -966,7 +967,7 @@ bool snapshot_probe(const char *path)
 int snapshot_import(const char *path, const char *trace, struct import *import, int *out_fd,
 		    struct mscope_error *err)
 {
-	struct snapshot s = {.import = import, .name = dump_file_name(path)};
+	struct snapshot s = {.import = import, .name = text_base_name(path)};
 	int fd = io_open_file(path, O_RDONLY, err), r;
 	uint8_t *data = NULL;
 	size_t bytes = 0;

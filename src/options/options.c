@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "base/text.h"
 #include "options/options_table.h"
 
 const struct option_row option_rows[OPTION_ID_COUNT] = {
@@ -569,9 +570,7 @@ static int check(const struct options *o, struct mscope_error *err)
 /* Whether the command was called by the name it had before. */
 static bool is_msleaks(const char *command)
 {
-	const char *slash = strrchr(command, '/');
-
-	return strcmp(slash == NULL ? command : slash + 1, "msleaks") == 0;
+	return strcmp(text_base_name(command), "msleaks") == 0;
 }
 
 static int apply_defaults(struct options *o, bool as_msleaks, struct mscope_error *err)

@@ -15,13 +15,6 @@
 
 /* ---- who it is ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL ? path : slash + 1;
-}
-
 /* The word of a command at `at`, as a text to be freed. Words are separated by blanks, as the trace has them. */
 static char *word_at(const char *at)
 {
@@ -44,7 +37,7 @@ static char *script_name(const char *command)
 	for (; *at != '\0'; at = next_word(at)) {
 		if (*at != '-') {
 			word = word_at(at);
-			name = word == NULL ? NULL : strdup(base_name(word));
+			name = word == NULL ? NULL : strdup(text_base_name(word));
 			free(word);
 			return name;
 		}
@@ -61,7 +54,7 @@ static char *script_name(const char *command)
 
 char *digest_name(const char *exe, const char *command)
 {
-	const char *program = exe == NULL ? "?" : base_name(exe);
+	const char *program = exe == NULL ? "?" : text_base_name(exe);
 	char *name = NULL;
 
 	if (text_starts_with(program, "python") && command != NULL)

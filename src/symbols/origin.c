@@ -49,7 +49,7 @@ static bool has_part(const char *path, const char *part)
 /* libc10 is that of libc10.so, libc10_npu.so and libc10-1.so, but not of libc10mine.so. */
 static bool is_library(const char *path, const char *text)
 {
-	const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+	const char *name = text_base_name(path);
 	size_t length = strlen(text);
 
 	return strncmp(name, text, length) == 0 &&

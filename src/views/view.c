@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/text.h"
 
 #define FLUSH_BYTES (256u << 10)
 
@@ -196,7 +197,6 @@ const struct stack_line *view_lines(const struct view *view, uint32_t stack, uin
 
 void view_frame_name(const struct stack_line *line, struct strbuf *out)
 {
-	const char *slash;
 
 	if (line->function != NULL) {
 		/* An empty name is no frame to some readers. */
@@ -204,8 +204,7 @@ void view_frame_name(const struct stack_line *line, struct strbuf *out)
 		return;
 	}
 	if (line->module != NULL) {
-		slash = strrchr(line->module, '/');
-		strbuf_add_str(out, slash == NULL ? line->module : slash + 1);
+		strbuf_add_str(out, text_base_name(line->module));
 	} else {
 		strbuf_add_char(out, '?');
 	}
@@ -227,7 +226,6 @@ void view_pool_name(uint8_t pool, uint32_t device, struct strbuf *out)
 const char *view_program(const struct view *view)
 {
 	const char *exe = run_identity(replay_run(view->first), "exe");
-	const char *slash = exe == NULL ? NULL : strrchr(exe, '/');
 
-	return exe == NULL ? "" : slash == NULL ? exe : slash + 1;
+	return exe == NULL ? "" : text_base_name(exe);
 }
