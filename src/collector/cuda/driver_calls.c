@@ -84,6 +84,28 @@ static uint64_t stored(const struct driver_call *call, const uint64_t *out)
 	return call->result == 0 && out != NULL ? *out : 0;
 }
 
+/* Of calls with these two parameters. */
+static void take_bytes(const struct driver_call *call, enum cuda_memory memory, uint32_t device)
+{
+	const struct {
+		uint64_t *out;
+		size_t bytes;
+	} *p = call->data->parameters;
+
+	take(call, memory, device, stored(call, p->out), p->bytes, true);
+}
+
+/* The first parameter: an address or a handle, or where the result goes. */
+static uint64_t first_of(const struct driver_call *call)
+{
+	return *(const uint64_t *)call->data->parameters;
+}
+
+static const uint64_t *first_out(const struct driver_call *call)
+{
+	return *(const uint64_t *const *)call->data->parameters;
+}
+
 static void give(const struct driver_call *call, enum cuda_memory memory, uint64_t address)
 {
 	uint64_t key;
@@ -106,14 +128,8 @@ static void give(const struct driver_call *call, enum cuda_memory memory, uint64
 
 static void take_device(const struct driver_call *call)
 {
-	const struct {
-		uint64_t *out;
-		size_t bytes;
-	} *p = call->data->parameters;
-
 	if (!call->before)
-		take(call, CUDA_MEMORY_DEVICE, device_of(call), stored(call, p->out), p->bytes,
-		     true);
+		take_bytes(call, CUDA_MEMORY_DEVICE, device_of(call));
 }
 
 static void take_pitch(const struct driver_call *call)
@@ -133,23 +149,13 @@ static void take_pitch(const struct driver_call *call)
 
 static void take_managed(const struct driver_call *call)
 {
-	const struct {
-		uint64_t *out;
-		size_t bytes;
-	} *p = call->data->parameters;
-
 	if (!call->before)
-		take(call, CUDA_MEMORY_MANAGED, device_of(call), stored(call, p->out), p->bytes,
-		     true);
+		take_bytes(call, CUDA_MEMORY_MANAGED, device_of(call));
 }
 
 static void give_device(const struct driver_call *call)
 {
-	const struct {
-		uint64_t address;
-	} *p = call->data->parameters;
-
-	give(call, CUDA_MEMORY_DEVICE, p->address);
+	give(call, CUDA_MEMORY_DEVICE, first_of(call));
 }
 
 /* ---- stream-ordered memory ---- */
@@ -220,22 +226,14 @@ static void take_pool_set(const struct driver_call *call)
 
 static void take_trimmed(const struct driver_call *call)
 {
-	const struct {
-		void *pool;
-	} *p = call->data->parameters;
-
 	if (!call->before)
-		pool_touched(p->pool);
+		pool_touched((void *)(uintptr_t)first_of(call));
 }
 
 static void give_pool(const struct driver_call *call)
 {
-	const struct {
-		void *pool;
-	} *p = call->data->parameters;
-
 	if (call->before)
-		pool_ends(p->pool);
+		pool_ends((void *)(uintptr_t)first_of(call));
 }
 
 static void take_waited(const struct driver_call *call)
@@ -298,12 +296,8 @@ static void take_from_pool(const struct driver_call *call)
 /* Memory of another process, which counts it. */
 static void take_imported(const struct driver_call *call)
 {
-	const struct {
-		uint64_t *out;
-	} *p = call->data->parameters;
-
 	if (!call->before)
-		physical_add_other(stored(call, p->out), 0);
+		physical_add_other(stored(call, first_out(call)), 0);
 }
 
 /* ---- memory of graphs ---- */
@@ -498,34 +492,20 @@ static void take_mipmapped(const struct driver_call *call)
 
 static void give_array(const struct driver_call *call)
 {
-	const struct {
-		uint64_t handle;
-	} *p = call->data->parameters;
-
-	give(call, CUDA_MEMORY_ARRAY, p->handle);
+	give(call, CUDA_MEMORY_ARRAY, first_of(call));
 }
 
 /* ---- host memory ---- */
 
 static void take_host(const struct driver_call *call)
 {
-	const struct {
-		uint64_t *out;
-		size_t bytes;
-	} *p = call->data->parameters;
-
 	if (!call->before)
-		take(call, CUDA_MEMORY_PINNED, DEVICE_UNKNOWN, stored(call, p->out), p->bytes,
-		     true);
+		take_bytes(call, CUDA_MEMORY_PINNED, DEVICE_UNKNOWN);
 }
 
 static void give_host(const struct driver_call *call)
 {
-	const struct {
-		uint64_t address;
-	} *p = call->data->parameters;
-
-	give(call, CUDA_MEMORY_PINNED, p->address);
+	give(call, CUDA_MEMORY_PINNED, first_of(call));
 }
 
 static void take_registered(const struct driver_call *call)
@@ -541,11 +521,7 @@ static void take_registered(const struct driver_call *call)
 
 static void give_registered(const struct driver_call *call)
 {
-	const struct {
-		uint64_t address;
-	} *p = call->data->parameters;
-
-	give(call, CUDA_MEMORY_REGISTERED, p->address);
+	give(call, CUDA_MEMORY_REGISTERED, first_of(call));
 }
 
 /* ---- physical memory ---- */
@@ -574,21 +550,13 @@ static void take_physical(const struct driver_call *call)
 
 static void take_retained(const struct driver_call *call)
 {
-	const struct {
-		uint64_t *out;
-	} *p = call->data->parameters;
-
 	if (!call->before && call->result == 0)
-		physical_retained(stored(call, p->out));
+		physical_retained(stored(call, first_out(call)));
 }
 
 static void give_physical(const struct driver_call *call)
 {
-	const struct {
-		uint64_t handle;
-	} *p = call->data->parameters;
-
-	physical_released(call, p->handle);
+	physical_released(call, first_of(call));
 }
 
 static void take_mapping(const struct driver_call *call)
