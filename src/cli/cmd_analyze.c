@@ -247,8 +247,9 @@ static void take_launch(const struct options *options, struct pass_setup *setup)
 }
 
 /* Replays the run and answers. Returns the exit code. */
-static int answer(struct analyze *analyze, const char *word, const struct input *input)
+static int answer(void *arg, const char *word, struct input *input)
 {
+	struct analyze *analyze = arg;
 	const struct options *options = analyze->options;
 	struct elf_cache elves = {0};
 	struct pass_setup setup = {
@@ -303,28 +304,6 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 	pass_close(&first);
 	run_close(again);
 	elf_cache_fini(&elves);
-	return exit_code;
-}
-
-/* One process of what a word names, 0: the first of dump files; tells which there are. */
-static int ask(void *arg, const char *word, uint32_t pid, struct reading_processes *out)
-{
-	struct analyze *analyze = arg;
-	struct reading reading = {.word = word, .log_level = analyze->options->log_level};
-	struct mscope_error err = {0};
-	struct input input;
-	int exit_code, r = reading_open_process(&reading, pid, &input, out, &err);
-
-	if (r < 0) {
-		cli_say("%s", err.message);
-		exit_code = input_exit_code(r);
-	} else {
-		exit_code = answer(analyze, word, &input);
-		(void)reading_warn_rows(&reading, &input);
-		if (input.unfinished)
-			cli_say("%s is incomplete; run: msmemscope recover", word);
-	}
-	input_close(&input);
 	return exit_code;
 }
 
@@ -428,17 +407,13 @@ static bool is_sensible(const struct options *options, struct question *question
 int cmd_analyze(const struct options *options)
 {
 	struct analyze analyze = {.options = options};
-	int i, worst = MSCOPE_EXIT_OK;
+	int worst;
 
 	if (!is_sensible(options, &analyze.question))
 		return MSCOPE_EXIT_USAGE;
 	if (options->json)
 		report_json_begin(&analyze.json, &analyze.text);
-	for (i = 2; i < options->argc; i++) {
-		int r = reading_each(options->argv[i], ask, &analyze);
-
-		worst = r > worst ? r : worst;
-	}
+	worst = reading_answers(options, 2, answer, &analyze);
 	if (options->json)
 		report_json_end(&analyze.json);
 	if (options->json && analyze.reported > 0)

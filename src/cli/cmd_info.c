@@ -56,8 +56,9 @@ static void check_conditions(struct info *info, const struct report *report)
 }
 
 /* Replays the run and reports it. Returns the exit code. */
-static int report_input(struct info *info, const char *word, const struct input *input)
+static int report_input(void *arg, const char *word, struct input *input)
 {
+	struct info *info = arg;
 	const struct options *options = info->options;
 	struct elf_cache elves = {0};
 	struct pass_setup setup = {
@@ -100,40 +101,14 @@ static int report_input(struct info *info, const char *word, const struct input 
 	return exit_code;
 }
 
-static int show(void *arg, const char *word, uint32_t pid, struct reading_processes *out)
-{
-	struct info *info = arg;
-	struct reading reading = {.word = word, .log_level = info->options->log_level};
-	struct mscope_error err = {0};
-	struct input input;
-	int exit_code, r = reading_open_process(&reading, pid, &input, out, &err);
-
-	if (r < 0) {
-		cli_say("%s", err.message);
-		exit_code = input_exit_code(r);
-	} else {
-		exit_code = report_input(info, word, &input);
-		(void)reading_warn_rows(&reading, &input);
-		if (input.unfinished)
-			cli_say("%s is incomplete; run: msmemscope recover", word);
-	}
-	input_close(&input);
-	return exit_code;
-}
-
 int cmd_info(const struct options *options)
 {
 	struct info info = {.options = options, .shown = shown_of(options)};
-	int i, worst = MSCOPE_EXIT_OK;
+	int worst;
 
 	if (options->json)
 		report_json_begin(&info.json, &info.text);
-	for (i = 1; i < options->argc; i++) {
-		int r = reading_each(options->argv[i], show, &info);
-
-		if (r > worst)
-			worst = r;
-	}
+	worst = reading_answers(options, 1, report_input, &info);
 	if (options->json)
 		report_json_end(&info.json);
 	if (options->json && info.reported > 0)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/shown.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "engine/pass.h"
 #include "trace/launch.h"
@@ -54,17 +55,57 @@ int reading_each(const char *word,
 	return worst;
 }
 
+struct answering {
+	reading_answer *answer;
+	void *arg;
+	int log_level;
+};
+
+static int answer_one(void *arg, const char *word, uint32_t pid, struct reading_processes *out)
+{
+	const struct answering *answering = arg;
+	struct reading reading = {.word = word, .log_level = answering->log_level};
+	struct mscope_error err = {0};
+	struct input input;
+	int exit_code, r = reading_open_process(&reading, pid, &input, out, &err);
+
+	if (r < 0) {
+		cli_say("%s", err.message);
+		exit_code = input_exit_code(r);
+	} else {
+		exit_code = answering->answer(answering->arg, word, &input);
+		(void)reading_warn_rows(&reading, &input);
+		if (input.unfinished)
+			cli_say("%s is incomplete; run: msmemscope recover", word);
+	}
+	input_close(&input);
+	return exit_code;
+}
+
+int reading_answers(const struct options *options, int first, reading_answer *answer, void *arg)
+{
+	struct answering answering = {
+		.answer = answer, .arg = arg, .log_level = options->log_level};
+	int i, worst = MSCOPE_EXIT_OK;
+
+	for (i = first; i < options->argc; i++) {
+		int r = reading_each(options->argv[i], answer_one, &answering);
+
+		worst = r > worst ? r : worst;
+	}
+	return worst;
+}
+
 void reading_progress(void *arg, uint64_t count)
 {
 	struct reading *reading = arg;
-	const char *slash = strrchr(reading->word, '/');
+	const char *name = text_base_name(reading->word);
 	struct strbuf line = {0};
 
 	if (reading->log_level > OPT_LOG_WARN || !isatty(STDERR_FILENO))
 		return;
-	slash = slash == NULL ? reading->word : slash + 1;
 	strbuf_add_str(&line, "\r\033[Kmsmemscope: reading ");
-	strbuf_add_shown(&line, slash, strnlen(slash, 100));
+	strbuf_add_shown(&line, name, strnlen(name, 100));
 	strbuf_addf(&line, ", %llu.%llu million %s", (unsigned long long)(count / 1000000),
 		    (unsigned long long)(count / 100000 % 10), reading->unit);
 	cli_write(STDERR_FILENO, strbuf_str(&line), line.length);

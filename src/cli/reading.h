@@ -36,6 +36,14 @@ int reading_each(const char *word,
 			    struct reading_processes *out),
 		 void *arg);
 
+/*
+ * A verb that answers about each run that its words name, from options->argv[first] on: opens it, lets `answer` have it, and says what of
+ * it could not be read. The worst exit code.
+ */
+struct options;
+typedef int reading_answer(void *arg, const char *word, struct input *input);
+int reading_answers(const struct options *options, int first, reading_answer *answer, void *arg);
+
 /* Shows that `count` units are done, on a terminal and unless the log level forbids it. `arg` is the struct reading. */
 void reading_progress(void *arg, uint64_t count);
 
@@ -43,7 +51,6 @@ void reading_progress(void *arg, uint64_t count);
 void reading_end(struct reading *reading);
 
 /* Devices that analyses hear of: those that the options name, else those of the launch; NULL: it is unknown. */
-struct options;
 struct pass_setup;
 struct session;
 void reading_choose_devices(const struct options *options, const struct session *launch,
