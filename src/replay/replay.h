@@ -190,6 +190,7 @@ struct row {
 	uint32_t writer; /* of the record; 0 if there is none */
 	const struct context *context;
 	const char *name;     /* column Name; NULL if empty */
+	uint64_t range;	      /* of RANGE_START and RANGE_END: its number */
 	uint16_t inefficient; /* of MALLOC: bits of enum inefficiency that an earlier pass found */
 	const struct pool_place *place; /* of MALLOC: NULL if the pool does not tell */
 	const char *owner; /* of MALLOC: owner of the memory; NULL if unknown or not asked for */

@@ -172,6 +172,7 @@ int steps_take_mark(struct replay *replay, const struct trace_event *event)
 		return 0;
 	row.kind = kinds[mark.kind - 1];
 	row.name = texts_find(replay, event, mark.text);
+	row.range = mark.range;
 	take_not_computed(replay, row.name);
 	if (row.kind == ROW_RANGE_START && row.name != NULL &&
 	    strcmp(row.name, STEP_MESSAGE) == 0 && is_source(replay, STEPS_RANGES)) {

@@ -90,10 +90,7 @@ struct perfetto {
 	struct map lanes;    /* track of a group -> bits of its lanes that are busy */
 	struct map open;     /* track of a group, what ends a slice -> lane + 1 */
 	struct map counters; /* track -> last value */
-	/* The marks of an event are known once its row has come; 0: there was none. */
-	enum row_kind mark;
-	uint32_t mark_step;
-	struct strbuf text; /* scratch */
+	struct strbuf text;  /* scratch */
 	uint32_t pid;
 	bool begun; /* the first packet is written */
 	int error;
@@ -485,6 +482,26 @@ static void put_instant(struct view *view, const struct row *row, const char *ca
 	put_event(view, row->time_ns, KIND_INSTANT, track, category, strbuf_str(&state->text));
 }
 
+/* A range, by its number; a step of its own kind. */
+static void put_range(struct view *view, const struct row *row)
+{
+	struct group ranges = {TRACK_OF_RANGES, 0, 0, "ranges", "range"},
+		     steps = {TRACK_OF_STEPS, 0, 0, "steps", "step"};
+	char name[32];
+
+	if (row->kind == ROW_RANGE_END) {
+		lane_end(view, row->time_ns, &ranges, row->range);
+		lane_end(view, row->time_ns, &steps, row->range);
+	} else if (row->name != NULL && strcmp(row->name, STEP_MESSAGE) == 0) {
+		(void)snprintf(name, sizeof(name), "step %u", row->step);
+		lane_begin(view, row->time_ns, &steps, row->range,
+			   row->step != 0 ? name : row->name);
+	} else {
+		lane_begin(view, row->time_ns, &ranges, row->range,
+			   row->name == NULL ? "" : row->name);
+	}
+}
+
 static int perfetto_row(struct view *view, const struct row *row)
 {
 	struct perfetto *state = view->state;
@@ -517,8 +534,7 @@ static int perfetto_row(struct view *view, const struct row *row)
 		break;
 	case ROW_RANGE_START:
 	case ROW_RANGE_END:
-		state->mark = row->kind;
-		state->mark_step = row->step;
+		put_range(view, row);
 		break;
 	case ROW_STEP:
 		(void)snprintf(text, sizeof(text), "step %u ended", row->step);
@@ -540,31 +556,6 @@ static int perfetto_row(struct view *view, const struct row *row)
 }
 
 /* ---- events: what rows do not tell ---- */
-
-/* A range, by its number; a step of its own kind. */
-static void put_range(struct view *view, const struct trace_event *event, uint64_t wall_ns)
-{
-	struct perfetto *state = view->state;
-	struct group ranges = {TRACK_OF_RANGES, 0, 0, "ranges", "range"},
-		     steps = {TRACK_OF_STEPS, 0, 0, "steps", "step"};
-	struct event_mark mark;
-	const char *text;
-	char name[32];
-
-	event_mark_decode(event->words, &mark);
-	if (state->mark == ROW_RANGE_END) {
-		lane_end(view, wall_ns, &ranges, mark.range);
-		lane_end(view, wall_ns, &steps, mark.range);
-		return;
-	}
-	text = replay_event_text(view->replay, event, mark.text);
-	if (text != NULL && strcmp(text, STEP_MESSAGE) == 0) {
-		(void)snprintf(name, sizeof(name), "step %u", state->mark_step);
-		lane_begin(view, wall_ns, &steps, mark.range, state->mark_step != 0 ? name : text);
-	} else {
-		lane_begin(view, wall_ns, &ranges, mark.range, text == NULL ? "" : text);
-	}
-}
 
 /* What ends a range of the Python package: its text, and which of those of one text that are open on this thread. */
 static uint64_t call_range_key(const struct trace_event *event, const char *text, uint32_t ordinal)
@@ -656,10 +647,6 @@ static int perfetto_event(struct view *view, const struct trace_event *event)
 	uint64_t wall_ns = run_wall_ns(replay_run(view->replay), event->time_ns);
 
 	switch (event->type) {
-	case EVENT_mark:
-		if (state->mark != ROW_NONE)
-			put_range(view, event, wall_ns);
-		break;
 	case EVENT_call:
 		put_call(view, event, wall_ns);
 		break;
@@ -673,7 +660,6 @@ static int perfetto_event(struct view *view, const struct trace_event *event)
 	default:
 		return 0;
 	}
-	state->mark = ROW_NONE;
 	return state->error != 0 ? state->error : view_flush(&view->files[0]);
 }
 

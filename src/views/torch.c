@@ -269,6 +269,51 @@ static void put_oom(struct view *view, const struct row *row)
 	put_entry(view, d, &entry, "device_free");
 }
 
+/* ---- annotations ---- */
+
+static void put_annotation(struct view *view, const struct row *row, const char *name, bool begins)
+{
+	struct torch_view *state = view->state;
+	struct pickle_part *part = &state->annotations;
+
+	pickle_next(part);
+	pickle_begin_dict(part);
+	pickle_put_text(part, "name");
+	pickle_put_text(part, name);
+	pickle_put_text(part, "stage");
+	pickle_put_text(part, begins ? "START" : "END");
+	put_key_int(part, "device",
+		    row->context->device < TORCH_DEVICES_MAX ? row->context->device : 0);
+	put_key_int(part, "time_us", row->time_ns / 1000);
+	pickle_end_dict(part);
+}
+
+static int put_range(struct view *view, const struct row *row)
+{
+	struct torch_view *state = view->state;
+	const char *text = row->name == NULL ? "" : row->name;
+	uint64_t at;
+	uint32_t number;
+	bool new;
+	int r = 0;
+
+	if (row->kind == ROW_RANGE_START) {
+		at = state->names.texts.length;
+		r = interned_number(&state->names, text, strlen(text), &number, &new);
+		if (r == 0 && !new)
+			at = *map_get(&state->ranges, (struct map_key){number, 1});
+		if (r == 0 && (map_put(&state->ranges, (struct map_key){number, 1}, at) < 0 ||
+			       map_put(&state->ranges, (struct map_key){row->range, 0}, at) < 0))
+			r = -ENOMEM;
+		put_annotation(view, row, text, true);
+	} else if (map_remove(&state->ranges, (struct map_key){row->range, 0}, &at)) {
+		put_annotation(view, row, state->names.texts.data + at, false);
+	}
+	return r == 0 ? state->annotations.error : r;
+}
+
+/* ---- rows ---- */
+
 static int torch_row(struct view *view, const struct row *row)
 {
 	struct torch_view *state = view->state;
@@ -280,61 +325,11 @@ static int torch_row(struct view *view, const struct row *row)
 		put_block(view, row);
 	else if (row->kind == ROW_SNAPSHOT && row->oom != NULL && row->figures != NULL)
 		put_oom(view, row);
-	else if (row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END)
-		state->range_row = true;
+	else if ((row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END) && !state->ended)
+		return put_range(view, row);
 	if (device >= TORCH_DEVICES_MAX || !state->devices[device].begun)
 		return 0;
 	return state->devices[device].part.error;
-}
-
-/* ---- annotations ---- */
-
-static void put_annotation(struct view *view, const struct trace_event *event, const char *name,
-			   bool begins)
-{
-	struct torch_view *state = view->state;
-	struct pickle_part *part = &state->annotations;
-	const struct context *context = replay_event_context(view->replay, event);
-
-	pickle_next(part);
-	pickle_begin_dict(part);
-	pickle_put_text(part, "name");
-	pickle_put_text(part, name);
-	pickle_put_text(part, "stage");
-	pickle_put_text(part, begins ? "START" : "END");
-	put_key_int(part, "device",
-		    context != NULL && context->device < TORCH_DEVICES_MAX ? context->device : 0);
-	put_key_int(part, "time_us", run_wall_ns(replay_run(view->replay), event->time_ns) / 1000);
-	pickle_end_dict(part);
-}
-
-static int put_range(struct view *view, const struct trace_event *event)
-{
-	struct torch_view *state = view->state;
-	struct event_mark mark;
-	const char *text;
-	uint64_t at;
-	uint32_t number;
-	bool new;
-	int r = 0;
-
-	event_mark_decode(event->words, &mark);
-	if (mark.kind == 2) {
-		text = replay_event_text(view->replay, event, mark.text);
-		text = text == NULL ? "" : text;
-		at = state->names.texts.length;
-		r = interned_number(&state->names, text, strlen(text), &number, &new);
-		if (r == 0 && !new)
-			at = *map_get(&state->ranges, (struct map_key){number, 1});
-		if (r == 0 && (map_put(&state->ranges, (struct map_key){number, 1}, at) < 0 ||
-			       map_put(&state->ranges, (struct map_key){mark.range, 0}, at) < 0))
-			r = -ENOMEM;
-		put_annotation(view, event, text, true);
-	} else if (mark.kind == 3 &&
-		   map_remove(&state->ranges, (struct map_key){mark.range, 0}, &at)) {
-		put_annotation(view, event, state->names.texts.data + at, false);
-	}
-	return r == 0 ? state->annotations.error : r;
 }
 
 /* empty_cache() lies between two entries of each device. */
@@ -358,16 +353,12 @@ static int put_empty_cache(struct view *view)
 static int torch_event(struct view *view, const struct trace_event *event)
 {
 	struct torch_view *state = view->state;
-	bool had_row = state->range_row;
 	struct event_pool_fact fact;
 
-	state->range_row = false;
 	if (event->type == EVENT_pool_fact && !state->ended) {
 		event_pool_fact_decode(event->words, &fact);
 		return fact.kind == POOL_FACT_EMPTY_CACHE ? put_empty_cache(view) : 0;
 	}
-	if (event->type == EVENT_mark && had_row && !state->ended)
-		return put_range(view, event);
 	if (event->type == EVENT_ended)
 		state->ended = replay_ended(view->replay) != END_NONE;
 	return 0;

@@ -43,7 +43,6 @@ struct torch_view {
 	bool has_device, has_host; /* what the first pass has seen */
 	bool ended;		   /* the program's own code has: the snapshot is of this moment */
 	bool is_snapshot;	   /* the trace was one: flags of contexts are streams */
-	bool range_row;		   /* the event in progress has made a row of a range */
 	char directory[PROJECT_PATH_MAX];
 };
 

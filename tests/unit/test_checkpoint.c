@@ -36,12 +36,12 @@ static int keep_row(void *arg, struct replay *replay, const struct row *row)
 		    row->stack, row->step, row->shadow ? " shadow" : "", row->late ? " late" : "");
 	if (row->block != NULL)
 		strbuf_addf(arg, " block %llu", LONG(row->block->allocation_id));
-	strbuf_addf(arg, " %llx %llx %llx %llx %llx %llx %u %u %u %s %llx %llx %s %s %s\n",
-		    LONG(row->address), LONG(row->used_bytes), LONG(row->reserved_bytes),
-		    LONG(row->process_bytes), LONG(row->device_bytes), LONG(row->total_bytes),
-		    row->stream, row->task, row->layer, or_none(row->path), LONG(row->workspace),
-		    LONG(row->size_bytes), or_none(row->dtype), or_none(row->shape),
-		    or_none(row->format));
+	strbuf_addf(arg, " %llx %llx %llx %llx %llx %llx %llx %u %u %u %s %llx %llx %s %s %s\n",
+		    LONG(row->range), LONG(row->address), LONG(row->used_bytes),
+		    LONG(row->reserved_bytes), LONG(row->process_bytes), LONG(row->device_bytes),
+		    LONG(row->total_bytes), row->stream, row->task, row->layer, or_none(row->path),
+		    LONG(row->workspace), LONG(row->size_bytes), or_none(row->dtype),
+		    or_none(row->shape), or_none(row->format));
 	return 0;
 }
 
