@@ -18,7 +18,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/text.h"
+#include "symbols/elf_file.h"
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
@@ -31,7 +33,6 @@
 enum {
 	SCRIPT_LEVELS = 4,	 /* as deep as the kernel follows */
 	SCRIPT_LINE_BYTES = 256, /* as much of a #! line as the kernel reads */
-	HEADERS_MAX = 1024,
 	DYNAMIC_MAX = 4096,
 	NAME_BYTES = 256,
 	CHAIN_MAX = 4096, /* links of a hash chain; a hostile one may be endless */
@@ -181,8 +182,7 @@ struct program {
 	int fd;
 	const char *path;
 	struct preflight_report *report;
-	Elf64_Phdr headers[HEADERS_MAX];
-	size_t header_count;
+	struct elf_file elf;
 	uint64_t strings; /* offset in the file of the dynamic string table, 0 for none */
 	uint64_t symbols;
 	uint64_t gnu_hash;
@@ -192,20 +192,7 @@ struct program {
 /* All `bytes` of the file at `offset`, or false. */
 static bool read_at(const struct program *p, uint64_t offset, void *out, size_t bytes)
 {
-	size_t done = 0;
-
-	if (offset > INT64_MAX - bytes)
-		return false;
-	while (done < bytes) {
-		ssize_t n = pread(p->fd, (char *)out + done, bytes - done, (off_t)(offset + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		done += (size_t)n;
-	}
-	return true;
+	return io_read_at(p->fd, out, bytes, offset) == 0;
 }
 
 /* A string of the file, cut at NAME_BYTES - 1; "" when it cannot be read. */
@@ -219,22 +206,9 @@ static void read_name(const struct program *p, uint64_t offset, char *out)
 /* Where in the file the memory at `vaddr` comes from, 0 for nowhere (the ELF header is never asked for). */
 static uint64_t file_offset(const struct program *p, uint64_t vaddr)
 {
-	for (size_t i = 0; i < p->header_count; i++) {
-		const Elf64_Phdr *h = &p->headers[i];
+	uint64_t offset, bytes;
 
-		if (h->p_type == PT_LOAD && vaddr >= h->p_vaddr && vaddr - h->p_vaddr < h->p_filesz)
-			return h->p_offset + (vaddr - h->p_vaddr);
-	}
-	return 0;
-}
-
-static const Elf64_Phdr *find_header(const struct program *p, uint32_t type)
-{
-	for (size_t i = 0; i < p->header_count; i++) {
-		if (p->headers[i].p_type == type)
-			return &p->headers[i];
-	}
-	return NULL;
+	return elf_file_place(&p->elf, vaddr, &offset, &bytes) ? offset : 0;
 }
 
 static bool symbol_is(const struct program *p, uint32_t index, const char *name)
@@ -343,7 +317,7 @@ static void check_needed(struct program *p, const char *library)
 /* Sanitizers, and whether the file is a dynamic loader itself. */
 static bool inspect_dynamic(struct program *p)
 {
-	const Elf64_Phdr *header = find_header(p, PT_DYNAMIC);
+	const Elf64_Phdr *header = elf_file_segment(&p->elf, PT_DYNAMIC);
 	uint64_t count = header == NULL ? 0 : header->p_filesz / sizeof(Elf64_Dyn);
 	char name[NAME_BYTES];
 	Elf64_Dyn entry;
@@ -441,15 +415,16 @@ static void inspect_elf(struct program *p)
 	struct preflight_report *report = p->report;
 	const Elf64_Phdr *interp;
 	char loader[PATH_MAX] = "";
-	Elf64_Ehdr ehdr;
+	const Elf64_Ehdr *header = &p->elf.header;
 	bool wide, little, is_loader;
 	unsigned int machine;
+	int r = elf_file_open(p->fd, &p->elf, NULL);
 
-	if (!read_at(p, 0, &ehdr, sizeof(ehdr)))
+	if (p->elf.bytes < sizeof(*header))
 		return;
-	wide = ehdr.e_ident[EI_CLASS] == ELFCLASS64;
-	little = ehdr.e_ident[EI_DATA] == ELFDATA2LSB;
-	machine = little ? ehdr.e_machine : __builtin_bswap16(ehdr.e_machine);
+	wide = header->e_ident[EI_CLASS] == ELFCLASS64;
+	little = header->e_ident[EI_DATA] == ELFDATA2LSB;
+	machine = little ? header->e_machine : __builtin_bswap16(header->e_machine);
 	if (!wide || !little || machine != OWN_MACHINE) {
 		add_finding(
 			report, PREFLIGHT_FOREIGN, true,
@@ -462,13 +437,11 @@ static void inspect_elf(struct program *p)
 			report, PREFLIGHT_PRIVILEGED, true,
 			"%s gains rights when it is started (setuid, setgid or capabilities), so the loader ignores msmemscope: start it as the user whose rights it takes, or use a copy without them",
 			p->path);
-	if (ehdr.e_phentsize != sizeof(Elf64_Phdr) || ehdr.e_phnum > HEADERS_MAX ||
-	    !read_at(p, ehdr.e_phoff, p->headers, ehdr.e_phnum * sizeof(Elf64_Phdr)))
+	if (r < 0 && (header->e_type == ET_EXEC || header->e_type == ET_DYN))
 		return;
-	p->header_count = ehdr.e_phnum;
 	is_loader = inspect_dynamic(p);
 
-	interp = find_header(p, PT_INTERP);
+	interp = elf_file_segment(&p->elf, PT_INTERP);
 	if (interp == NULL) {
 		if (!is_loader)
 			add_finding(
@@ -598,6 +571,7 @@ int preflight_inspect(const char *path, struct preflight_report *out_report)
 		if (n >= SELFMAG && memcmp(line, ELFMAG, SELFMAG) == 0) {
 			memcpy(out_report->executed, current, sizeof(current));
 			inspect_elf(p);
+			elf_file_fini(&p->elf);
 			(void)close(p->fd);
 			break;
 		}

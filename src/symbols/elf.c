@@ -10,26 +10,21 @@
  */
 #include "symbols/elf.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/io.h"
 #include "base/status.h"
+#include "symbols/elf_file.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-	       "headers are used as they are in the file");
-
-#define PROGRAM_HEADERS_MAX 1024
-#define SECTIONS_MAX	    (UINT64_C(1) << 20)
-#define CODE_RANGES_MAX	    16
-#define NOTE_BYTES_MAX	    (UINT64_C(1) << 16)
-#define DYNAMIC_BYTES_MAX   (UINT64_C(1) << 20)
-#define BLOCK_ENTRIES	    1024
+#define SECTIONS_MAX	  (UINT64_C(1) << 20)
+#define CODE_RANGES_MAX	  16
+#define NOTE_BYTES_MAX	  (UINT64_C(1) << 16)
+#define DYNAMIC_BYTES_MAX (UINT64_C(1) << 20)
+#define BLOCK_ENTRIES	  1024
 
 #define NO_PARENT UINT32_MAX
 
@@ -62,11 +57,7 @@ struct range {
 };
 
 struct elf {
-	int fd; /* -1 once symbols were loaded */
-	uint64_t file_bytes;
-	Elf64_Ehdr header;
-	Elf64_Phdr *segments; /* gone once symbols were loaded */
-	size_t segment_count;
+	struct elf_file file; /* closed, and without segments, once symbols were loaded */
 	uint8_t *build_id;
 	size_t build_id_length;
 	bool loaded;
@@ -90,37 +81,6 @@ struct sections {
 	size_t count;
 };
 
-/*
- * Whether the bytes were in the file when it was opened: checked before memory is taken for them.
- */
-static bool in_file(const struct elf *elf, uint64_t offset, uint64_t bytes)
-{
-	return offset <= elf->file_bytes && bytes <= elf->file_bytes - offset;
-}
-
-/* New memory with a part of the file, ended by a NUL. */
-static int read_new(const struct elf *elf, uint64_t offset, uint64_t bytes, uint64_t max, void *out)
-{
-	char *data;
-	int r;
-
-	if (bytes > max)
-		return MSCOPE_E_LIMIT;
-	if (!in_file(elf, offset, bytes))
-		return MSCOPE_E_TRUNCATED;
-	data = malloc((size_t)bytes + 1);
-	if (data == NULL)
-		return -ENOMEM;
-	data[bytes] = '\0';
-	r = io_read_at(elf->fd, data, (size_t)bytes, offset);
-	if (r < 0) {
-		free(data);
-		return r;
-	}
-	memcpy(out, &data, sizeof(data));
-	return 0;
-}
-
 static uint64_t align_up(uint64_t value, uint64_t alignment)
 {
 	return (value + alignment - 1) & ~(alignment - 1);
@@ -135,7 +95,7 @@ static int scan_notes(struct elf *elf, const Elf64_Phdr *segment)
 	uint8_t *notes;
 	int r;
 
-	r = read_new(elf, segment->p_offset, bytes, NOTE_BYTES_MAX, &notes);
+	r = elf_file_read(&elf->file, segment->p_offset, bytes, NOTE_BYTES_MAX, &notes);
 	if (r < 0)
 		return r;
 	while (at < bytes && bytes - at >= sizeof(Elf64_Nhdr)) {
@@ -168,92 +128,40 @@ static int find_build_id(struct elf *elf)
 {
 	size_t i;
 
-	for (i = 0; i < elf->segment_count && elf->build_id == NULL; i++) {
-		if (elf->segments[i].p_type == PT_NOTE &&
-		    scan_notes(elf, &elf->segments[i]) == -ENOMEM)
+	for (i = 0; i < elf->file.segment_count && elf->build_id == NULL; i++) {
+		if (elf->file.segments[i].p_type == PT_NOTE &&
+		    scan_notes(elf, &elf->file.segments[i]) == -ENOMEM)
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static int check_header(const Elf64_Ehdr *header, size_t bytes, struct mscope_error *err)
-{
-	if (bytes < EI_NIDENT || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
-		return error_set(err, MSCOPE_E_FOREIGN, "not an ELF file");
-	if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB)
-		return error_set(err, MSCOPE_E_FOREIGN, "not a 64-bit little-endian ELF file");
-	if (bytes < sizeof(*header))
-		return error_set(err, MSCOPE_E_TRUNCATED, "the file ends inside the ELF header");
-	if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
-		return error_set(err, MSCOPE_E_FOREIGN,
-				 "neither an executable nor a shared object");
-	if (header->e_phnum > PROGRAM_HEADERS_MAX)
-		return error_set(err, MSCOPE_E_LIMIT, "%u program headers are too many",
-				 header->e_phnum);
-	if (header->e_phnum > 0 && header->e_phentsize != sizeof(Elf64_Phdr))
-		return error_set(err, MSCOPE_E_DAMAGED, "program headers of %u bytes",
-				 header->e_phentsize);
-	return 0;
-}
-
 int elf_open(int fd, struct elf **out_elf, struct mscope_error *err)
 {
-	struct elf *elf;
-	struct stat st;
-	size_t bytes;
+	struct elf *elf = calloc(1, sizeof(*elf));
 	int r;
 
-	if (fstat(fd, &st) < 0)
-		return error_set(err, -errno, "cannot look at the file: %s", strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return error_set(err, MSCOPE_E_FOREIGN, "not a regular file");
-
-	elf = calloc(1, sizeof(*elf));
 	if (elf == NULL)
 		return error_set(err, -ENOMEM, "out of memory");
-	elf->fd = fd;
-	elf->file_bytes = (uint64_t)st.st_size;
-
-	bytes = sizeof(elf->header);
-	if (elf->file_bytes < bytes)
-		bytes = (size_t)elf->file_bytes;
-	r = io_read_at(elf->fd, &elf->header, bytes, 0);
+	r = elf_file_open(fd, &elf->file, err);
+	if (r == 0 && find_build_id(elf) < 0)
+		r = error_set(err, -ENOMEM, "out of memory");
 	if (r < 0) {
-		error_set(err, r, "cannot read the ELF header: %s", mscope_status_str(r));
-		goto fail;
-	}
-	r = check_header(&elf->header, bytes, err);
-	if (r < 0)
-		goto fail;
-
-	elf->segment_count = elf->header.e_phnum;
-	r = read_new(elf, elf->header.e_phoff, elf->segment_count * sizeof(*elf->segments),
-		     UINT64_MAX, &elf->segments);
-	if (r < 0) {
-		error_set(err, r, "cannot read the program headers: %s", mscope_status_str(r));
-		goto fail;
-	}
-	r = find_build_id(elf);
-	if (r < 0) {
-		error_set(err, r, "out of memory");
-		goto fail;
+		elf->file.fd = -1;
+		elf_close(elf);
+		return r;
 	}
 	*out_elf = elf;
 	return 0;
-
-fail:
-	elf->fd = -1;
-	elf_close(elf);
-	return r;
 }
 
 void elf_close(struct elf *elf)
 {
 	if (elf == NULL)
 		return;
-	if (elf->fd >= 0)
-		(void)close(elf->fd); /* read only: nothing can be lost */
-	free(elf->segments);
+	if (elf->file.fd >= 0)
+		(void)close(elf->file.fd); /* read only: nothing can be lost */
+	elf_file_fini(&elf->file);
 	free(elf->build_id);
 	free(elf->symbols);
 	free(elf->names);
@@ -262,7 +170,7 @@ void elf_close(struct elf *elf)
 
 int elf_descriptor(const struct elf *elf)
 {
-	return elf->fd;
+	return elf->file.fd;
 }
 
 const uint8_t *elf_build_id(const struct elf *elf, size_t *out_length)
@@ -311,8 +219,8 @@ static size_t code_ranges(const struct elf *elf, struct range *ranges)
 {
 	size_t i, count = 0;
 
-	for (i = 0; i < elf->segment_count && count < CODE_RANGES_MAX; i++) {
-		const Elf64_Phdr *segment = &elf->segments[i];
+	for (i = 0; i < elf->file.segment_count && count < CODE_RANGES_MAX; i++) {
+		const Elf64_Phdr *segment = &elf->file.segments[i];
 
 		if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) &&
 		    segment->p_memsz <= UINT64_MAX - segment->p_vaddr)
@@ -406,11 +314,12 @@ static int load_table(struct elf *elf, const struct table *table, const struct s
 
 	if (table->bytes > ELF_TABLE_BYTES_MAX)
 		return MSCOPE_E_LIMIT;
-	if (!in_file(elf, table->offset, table->bytes))
+	if (!elf_file_has(&elf->file, table->offset, table->bytes))
 		return MSCOPE_E_TRUNCATED;
 	if (total == 0)
 		return 0;
-	r = read_new(elf, table->names_offset, table->names_bytes, ELF_TABLE_BYTES_MAX, &names);
+	r = elf_file_read(&elf->file, table->names_offset, table->names_bytes, ELF_TABLE_BYTES_MAX,
+			  &names);
 	if (r < 0)
 		return r;
 
@@ -424,7 +333,7 @@ static int load_table(struct elf *elf, const struct table *table, const struct s
 		uint64_t i;
 
 		n = total - done < BLOCK_ENTRIES ? total - done : BLOCK_ENTRIES;
-		r = io_read_at(elf->fd, block, n * sizeof(*block),
+		r = io_read_at(elf->file.fd, block, n * sizeof(*block),
 			       table->offset + done * sizeof(*block));
 		if (r < 0)
 			goto out;
@@ -468,7 +377,7 @@ out:
 /* The section headers, or none: a count of 0 is not an error. */
 static int read_sections(const struct elf *elf, struct sections *out_sections)
 {
-	const Elf64_Ehdr *header = &elf->header;
+	const Elf64_Ehdr *header = &elf->file.header;
 	uint64_t count = header->e_shnum;
 	int r;
 
@@ -480,15 +389,15 @@ static int read_sections(const struct elf *elf, struct sections *out_sections)
 		Elf64_Shdr first;
 
 		/* More sections than e_shnum can say: the first header holds their number. */
-		r = io_read_at(elf->fd, &first, sizeof(first), header->e_shoff);
+		r = io_read_at(elf->file.fd, &first, sizeof(first), header->e_shoff);
 		if (r < 0)
 			return r;
 		count = first.sh_size;
 	}
 	if (count > SECTIONS_MAX)
 		return MSCOPE_E_LIMIT;
-	r = read_new(elf, header->e_shoff, count * sizeof(Elf64_Shdr), UINT64_MAX,
-		     &out_sections->headers);
+	r = elf_file_read(&elf->file, header->e_shoff, count * sizeof(Elf64_Shdr), UINT64_MAX,
+			  &out_sections->headers);
 	if (r < 0)
 		return r;
 	out_sections->count = (size_t)count;
@@ -523,25 +432,6 @@ static int load_section(struct elf *elf, const struct sections *sections, uint32
 	return 0;
 }
 
-/* Where the bytes of a link-time address lie, and how many follow in the same segment. */
-static bool locate(const struct elf *elf, uint64_t vaddr, uint64_t *out_offset, uint64_t *out_bytes)
-{
-	size_t i;
-
-	for (i = 0; i < elf->segment_count; i++) {
-		const Elf64_Phdr *segment = &elf->segments[i];
-		uint64_t into = vaddr - segment->p_vaddr;
-
-		if (segment->p_type == PT_LOAD && vaddr >= segment->p_vaddr &&
-		    into < segment->p_filesz && segment->p_offset <= UINT64_MAX - into) {
-			*out_offset = segment->p_offset + into;
-			*out_bytes = segment->p_filesz - into;
-			return true;
-		}
-	}
-	return false;
-}
-
 /*
  * The number of symbols by the GNU hash table, which does not say it: the chain that begins at the
  * largest bucket holds the last symbol, and a set low bit ends a chain.
@@ -560,7 +450,7 @@ static int count_by_gnu_hash(const struct elf *elf, uint64_t offset, uint64_t by
 
 	if (bytes < sizeof(head))
 		return MSCOPE_E_DAMAGED;
-	r = io_read_at(elf->fd, head, sizeof(head), offset);
+	r = io_read_at(elf->file.fd, head, sizeof(head), offset);
 	if (r < 0)
 		return r;
 	at = sizeof(head) + (uint64_t)head[2] * 8;
@@ -568,7 +458,7 @@ static int count_by_gnu_hash(const struct elf *elf, uint64_t offset, uint64_t by
 		return MSCOPE_E_DAMAGED;
 	for (done = 0; done < head[0]; done += n) {
 		n = head[0] - done < BLOCK_ENTRIES ? head[0] - done : BLOCK_ENTRIES;
-		r = io_read_at(elf->fd, block, n * 4, offset + at + done * 4);
+		r = io_read_at(elf->file.fd, block, n * 4, offset + at + done * 4);
 		if (r < 0)
 			return r;
 		for (i = 0; i < n; i++)
@@ -583,7 +473,7 @@ static int count_by_gnu_hash(const struct elf *elf, uint64_t offset, uint64_t by
 	entries = (bytes - at) / 4;
 	for (done = largest - head[1]; done < entries; done += n) {
 		n = entries - done < BLOCK_ENTRIES ? entries - done : BLOCK_ENTRIES;
-		r = io_read_at(elf->fd, block, n * 4, offset + at + done * 4);
+		r = io_read_at(elf->file.fd, block, n * 4, offset + at + done * 4);
 		if (r < 0)
 			return r;
 		for (i = 0; i < n; i++) {
@@ -605,7 +495,7 @@ static int count_by_hash(const struct elf *elf, uint64_t offset, uint64_t bytes,
 
 	if (bytes < sizeof(head))
 		return MSCOPE_E_DAMAGED;
-	r = io_read_at(elf->fd, head, sizeof(head), offset);
+	r = io_read_at(elf->file.fd, head, sizeof(head), offset);
 	if (r < 0)
 		return r;
 	*out_count = head[1];
@@ -617,18 +507,15 @@ static int load_dynamic(struct elf *elf)
 {
 	uint64_t symtab = 0, strtab = 0, strsz = 0, hash = 0, gnu_hash = 0;
 	uint64_t offset, bytes, count, i;
-	const Elf64_Phdr *segment = NULL;
+	const Elf64_Phdr *segment = elf_file_segment(&elf->file, PT_DYNAMIC);
 	struct table table = {0};
 	Elf64_Dyn *dynamic;
 	int r;
 
-	for (i = 0; i < elf->segment_count && segment == NULL; i++) {
-		if (elf->segments[i].p_type == PT_DYNAMIC)
-			segment = &elf->segments[i];
-	}
 	if (segment == NULL)
 		return 0;
-	r = read_new(elf, segment->p_offset, segment->p_filesz, DYNAMIC_BYTES_MAX, &dynamic);
+	r = elf_file_read(&elf->file, segment->p_offset, segment->p_filesz, DYNAMIC_BYTES_MAX,
+			  &dynamic);
 	if (r < 0)
 		return r;
 	count = segment->p_filesz / sizeof(*dynamic);
@@ -655,19 +542,20 @@ static int load_dynamic(struct elf *elf)
 	}
 	free(dynamic);
 
-	if (hash != 0 && locate(elf, hash, &offset, &bytes))
+	if (hash != 0 && elf_file_place(&elf->file, hash, &offset, &bytes))
 		r = count_by_hash(elf, offset, bytes, &count);
-	else if (gnu_hash != 0 && locate(elf, gnu_hash, &offset, &bytes))
+	else if (gnu_hash != 0 && elf_file_place(&elf->file, gnu_hash, &offset, &bytes))
 		r = count_by_gnu_hash(elf, offset, bytes, &count);
 	else
 		return 0;
 	if (r < 0)
 		return r;
 
-	if (!locate(elf, symtab, &table.offset, &bytes) || count > bytes / sizeof(Elf64_Sym))
+	if (!elf_file_place(&elf->file, symtab, &table.offset, &bytes) ||
+	    count > bytes / sizeof(Elf64_Sym))
 		return MSCOPE_E_DAMAGED;
 	table.bytes = count * sizeof(Elf64_Sym);
-	if (!locate(elf, strtab, &table.names_offset, &bytes) || strsz > bytes)
+	if (!elf_file_place(&elf->file, strtab, &table.names_offset, &bytes) || strsz > bytes)
 		return MSCOPE_E_DAMAGED;
 	table.names_bytes = strsz;
 	return load_table(elf, &table, &(struct sections){0});
@@ -701,11 +589,9 @@ static void load_once(struct elf *elf)
 {
 	elf->load_status = load(elf);
 	elf->loaded = true;
-	(void)close(elf->fd); /* read only: nothing can be lost */
-	elf->fd = -1;
-	free(elf->segments);
-	elf->segments = NULL;
-	elf->segment_count = 0;
+	(void)close(elf->file.fd); /* read only: nothing can be lost */
+	elf->file.fd = -1;
+	elf_file_fini(&elf->file);
 }
 
 int elf_lookup(struct elf *elf, uint64_t vaddr, const char **out_name, uint64_t *out_offset)

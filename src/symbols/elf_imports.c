@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "symbols/elf_imports.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/io.h"
 #include "base/status.h"
+#include "symbols/elf_file.h"
 
-#define SEGMENTS_MAX 256
 #define DYNAMIC_MAX  4096
 #define TABLE_MAX    (UINT64_C(1) << 30)
 #define VERSIONS_MAX 0x8000u
 
 struct file {
-	int fd;
-	uint64_t bytes;
-	Elf64_Ehdr header;
-	Elf64_Phdr segments[SEGMENTS_MAX];
-	size_t segment_count;
+	struct elf_file elf;
 	uint64_t dynamic[DT_NUM]; /* by tag; 0: none */
 	uint64_t gnu_hash, version_of, needs, needs_count;
 	Elf64_Dyn *entries;
@@ -28,83 +21,24 @@ struct file {
 	uint64_t string_bytes;
 };
 
-/* Where an address of the loaded object lies in its file, if `bytes` bytes from there on do too. */
-static int place(const struct file *file, uint64_t address, uint64_t bytes, uint64_t *out)
-{
-	size_t i;
-
-	for (i = 0; i < file->segment_count; i++) {
-		const Elf64_Phdr *segment = &file->segments[i];
-		uint64_t in = address - segment->p_vaddr;
-
-		if (segment->p_type != PT_LOAD || address < segment->p_vaddr ||
-		    in >= segment->p_filesz || bytes > segment->p_filesz - in)
-			continue;
-		*out = segment->p_offset + in;
-		if (*out > file->bytes || bytes > file->bytes - *out)
-			return MSCOPE_E_TRUNCATED;
-		return 0;
-	}
-	return MSCOPE_E_DAMAGED;
-}
-
 /* New memory with what is at an address, ended by a NUL. */
 static int take(const struct file *file, uint64_t address, uint64_t bytes, void *out)
 {
-	uint64_t offset = 0;
-	char *data;
-	int r = bytes > TABLE_MAX ? MSCOPE_E_LIMIT : place(file, address, bytes, &offset);
+	uint64_t offset, there;
 
-	if (r < 0)
-		return r;
-	data = malloc((size_t)bytes + 1);
-	if (data == NULL)
-		return -ENOMEM;
-	data[bytes] = '\0';
-	r = io_read_at(file->fd, data, (size_t)bytes, offset);
-	if (r < 0) {
-		free(data);
-		return r;
-	}
-	memcpy(out, &data, sizeof(data));
-	return 0;
-}
-
-static int read_headers(struct file *file)
-{
-	struct stat status;
-	int r;
-
-	if (fstat(file->fd, &status) < 0)
-		return -errno;
-	file->bytes = (uint64_t)status.st_size;
-	r = file->bytes < sizeof(file->header)
-		    ? MSCOPE_E_FOREIGN
-		    : io_read_at(file->fd, &file->header, sizeof(file->header), 0);
-	if (r < 0)
-		return r;
-	if (memcmp(file->header.e_ident, ELFMAG, SELFMAG) != 0 ||
-	    file->header.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    file->header.e_ident[EI_DATA] != ELFDATA2LSB || file->header.e_type != ET_DYN)
-		return MSCOPE_E_FOREIGN;
-	if (file->header.e_phnum > SEGMENTS_MAX ||
-	    file->header.e_phentsize != sizeof(*file->segments))
+	if (bytes > TABLE_MAX)
+		return MSCOPE_E_LIMIT;
+	if (!elf_file_place(&file->elf, address, &offset, &there) || bytes > there)
 		return MSCOPE_E_DAMAGED;
-	file->segment_count = file->header.e_phnum;
-	return io_read_at(file->fd, file->segments, file->segment_count * sizeof(*file->segments),
-			  file->header.e_phoff);
+	return elf_file_read(&file->elf, offset, bytes, TABLE_MAX, out);
 }
 
 static int read_dynamic(struct file *file)
 {
-	const Elf64_Phdr *dynamic = NULL;
+	const Elf64_Phdr *dynamic = elf_file_segment(&file->elf, PT_DYNAMIC);
 	size_t i;
 	int r;
 
-	for (i = 0; i < file->segment_count; i++) {
-		if (file->segments[i].p_type == PT_DYNAMIC)
-			dynamic = &file->segments[i];
-	}
 	if (dynamic == NULL)
 		return MSCOPE_E_FOREIGN;
 	file->entry_count = dynamic->p_filesz / sizeof(*file->entries);
@@ -285,23 +219,23 @@ int elf_imports_read(int fd, struct elf_imports *out, struct mscope_error *err)
 	int r = file == NULL ? -ENOMEM : 0;
 
 	*out = (struct elf_imports){0};
-	if (file != NULL) {
-		file->fd = fd;
-		r = read_headers(file);
-	}
 	if (r == 0)
-		r = read_dynamic(file);
+		r = elf_file_open(fd, &file->elf, NULL);
+	if (r == 0)
+		r = file->elf.header.e_type == ET_DYN ? read_dynamic(file) : MSCOPE_E_FOREIGN;
 	if (r == 0) {
 		file->string_bytes = file->dynamic[DT_STRSZ];
-		out->machine = file->header.e_machine;
+		out->machine = file->elf.header.e_machine;
 		r = take(file, file->dynamic[DT_STRTAB], file->string_bytes, &out->strings);
 	}
 	if (r == 0)
 		r = take_needed(out, file);
 	if (r == 0)
 		r = take_symbols(out, file);
-	if (file != NULL)
+	if (file != NULL) {
+		elf_file_fini(&file->elf);
 		free(file->entries);
+	}
 	free(file);
 	if (r < 0) {
 		elf_imports_fini(out);
