@@ -128,7 +128,7 @@ static void in_child(const char *variables, void (*body)(void))
 			if (*word)
 				(void)putenv(word);
 		}
-		(void)alarm(120);
+		(void)alarm(UNIT_HANGS_S);
 		body();
 		_exit(0);
 	}
@@ -1823,7 +1823,7 @@ static void fork_storm(void)
 		if (pid == 0) {
 			aclrtStream stream;
 
-			(void)alarm(20);
+			(void)alarm(UNIT_HANGS_S);
 			CHECK_OK(aclrtSetDevice(1));
 			stream = must_stream();
 			CHECK_OK(aclrtLaunchKernel(kernel, 1, NULL, 0, stream));

@@ -67,7 +67,7 @@ static void in_child(void (*body)(void))
 		(void)unsetenv("SIMNPU_DEVICES");
 		(void)unsetenv("SIMNPU_CARD_DEVICES");
 		(void)unsetenv("SIMNPU_HBM");
-		(void)alarm(60);
+		(void)alarm(UNIT_HANGS_S);
 		body();
 		_exit(0);
 	}

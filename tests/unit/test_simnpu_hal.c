@@ -109,7 +109,7 @@ static void in_child(const char *devices, const char *hbm, void (*body)(void))
 	if (pid == 0) {
 		set_variable("SIMNPU_DEVICES", devices);
 		set_variable("SIMNPU_HBM", hbm);
-		(void)alarm(120);
+		(void)alarm(UNIT_HANGS_S);
 		body();
 		_exit(0);
 	}
@@ -822,7 +822,7 @@ static void use_in_forked_child(void)
 	char *blocks[64];
 	unsigned i;
 
-	(void)alarm(30);
+	(void)alarm(UNIT_HANGS_S);
 	for (i = 0; i < 64; i++) {
 		blocks[i] = must_alloc(i % 8 ? 8 * KIB : 4 * MIB, DEV_NORMAL + i % 2);
 		memset(blocks[i], (int)i, 8 * KIB);

@@ -40,7 +40,7 @@ static void in_child(void (*body)(void))
 	if (pid == 0) {
 		(void)unsetenv("MSTX_INJECTION_PATH");
 		(void)unsetenv("MSTX_TOOL");
-		(void)alarm(60);
+		(void)alarm(UNIT_HANGS_S);
 		body();
 		_exit(0);
 	}

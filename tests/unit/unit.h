@@ -130,6 +130,9 @@ static inline uint64_t unit_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* A forked child that works longer hangs, however busy the machine is. */
+#define UNIT_HANGS_S 240u
+
 /* Waits for a child: its status as waitpid() gives it, -1 where there is none. For children too, so no assertion. */
 static inline int unit_wait(pid_t pid)
 {
