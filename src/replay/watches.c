@@ -428,6 +428,10 @@ int watches_keep(struct replay *replay, struct keeping *k)
 	struct watches *watches = &replay->watches;
 	size_t i;
 
+	if (words_load(&k->words)) {
+		watches_fini(replay);
+		*watches = (struct watches){0};
+	}
 	KEEP(&k->words, watches->dumps);
 	KEEP(&k->words, watches->more);
 	if (keep_seen(replay, k, watches) < 0 ||

@@ -985,6 +985,78 @@ static void a_checkpoint_may_follow_another(void **state)
 	maker_fini(&s.maker);
 }
 
+/* Copies a packed trace, with a few words of its checkpoint that are wrong. */
+static void copy_damaged(const char *from, const char *path)
+{
+	struct pack_index index = {0};
+	struct pack_writer *to;
+	int fd = open(from, O_RDONLY | O_CLOEXEC);
+	uint64_t wrong;
+	uint32_t flips;
+	uint8_t *bytes;
+	size_t i;
+
+	assert_true(fd >= 0);
+	assert_int_equal(pack_index_read(fd, &index, NULL), 0);
+	assert_int_equal(pack_writer_open(path, &to, NULL), 0);
+	for (i = 0; i < index.count; i++) {
+		const struct pack_block *block = &index.entries[i].block;
+
+		if (block->kind == PACK_END)
+			continue;
+		bytes = malloc(block->raw_bytes + 8u);
+		assert_int_equal(pack_entry_read(fd, &index.entries[i], bytes), 0);
+		for (flips = block->writer == CHECKPOINT_WRITER ? 1 + random_below(4) : 0;
+		     flips > 0; flips--) {
+			wrong = random_below(2) == 0 ? random_below(20)
+						     : unit_random(&random_state);
+			memcpy(bytes + 8 * (size_t)random_below(block->raw_bytes / 8), &wrong, 8);
+		}
+		assert_int_equal(pack_writer_put(to, block, bytes), 0);
+		free(bytes);
+	}
+	pack_writer_close(to);
+	pack_index_fini(&index);
+	(void)close(fd);
+}
+
+/* What it says may be wrong; reading it ends, and touches nothing else. */
+static void a_damaged_checkpoint_does_no_harm(void **state)
+{
+	uint64_t first = 1, last = 20, seed, now;
+	char path[300], damaged[300];
+	struct findings found = {0};
+	struct player p;
+	struct scene s;
+	int i;
+
+	(void)state;
+	(void)read_seeds(&first, &last);
+	path_in(path, "cut.msc");
+	path_in(damaged, "damaged.msc");
+	for (seed = first; seed <= last; seed++) {
+		scene_begin(&s, seed);
+		act(&s, 600);
+		now = s.now;
+		player_open(&p, s.maker.path, NULL, false);
+		(void)player_play(&p, now, true, 1 + random_below(600));
+		player_cut(&p, path);
+		(void)player_play(&p, now, true, UINT64_MAX);
+		player_close(&p);
+		for (i = 0; i < 10; i++) {
+			copy_damaged(path, damaged);
+			player_open(&p, NULL, damaged, false);
+			(void)player_play(&p, 0, true, UINT64_MAX);
+			analyses_judge(&p.analyses, p.replay, 0, &found);
+			findings_fini(&found);
+			player_close(&p);
+			assert_int_equal(unlink(damaged), 0);
+		}
+		assert_int_equal(unlink(path), 0);
+		maker_fini(&s.maker);
+	}
+}
+
 static void check_packed(const char *path)
 {
 	struct player p;
@@ -1201,6 +1273,7 @@ int main(void)
 		TEST(the_first_block_after_a_step_is_not_of_the_step),
 		TEST(short_programs_are_decomposed),
 		TEST(a_checkpoint_may_follow_another),
+		TEST(a_damaged_checkpoint_does_no_harm),
 		TEST(checkpoint_that_cannot_be_written_changes_nothing),
 		TEST(checkpoint_is_small_and_gives_back_what_lived_under_the_same_numbers),
 		TEST(an_older_form_is_read_from_the_cut_on),
