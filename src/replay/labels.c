@@ -141,64 +141,58 @@ static uint32_t save_part(struct checkpoint *cp, const struct owners *owners, ui
 	return text == 0 ? 0 : checkpoint_text(cp, owners_part(owners, text));
 }
 
-static void save_stack(struct checkpoint *cp, const struct owners *owners,
-		       const struct owner_stack *stack, enum label_kind kind)
+static void save_open(const struct owners *owners, struct keeping *k, uint32_t tid,
+		      enum label_kind kind, uint32_t text)
 {
-	size_t i;
+	(void)words_next(&k->words, kind);
+	(void)words_next(&k->words, tid);
+	(void)words_next(&k->words, save_part(k->cp, owners, text));
+}
 
-	for (i = 0; i < stack->count; i++) {
-		uint32_t text = save_part(cp, owners, stack->texts[i]);
+static int load_open(struct replay *replay, struct keeping *k)
+{
+	struct owners *owners = &replay->labels.owners;
+	uint64_t kind;
+	int r = 0;
 
-		BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = kind);
+	while (r == 0 && (kind = words_next(&k->words, 0)) != 0) {
+		uint32_t tid = (uint32_t)words_next(&k->words, 0);
+		const char *text = texts_find(replay, k->event, words_next(&k->words, 0));
+
+		if (text == NULL || !is_followed(replay, kind))
+			continue;
+		if (kind == LABEL_PUSH)
+			r = owners_push(owners, tid, text);
+		else if (kind == LABEL_CLASS_PUSH || kind == LABEL_LAYER_PUSH)
+			r = owners_enter(owners, tid, (enum label_kind)kind, text);
 	}
+	return r;
 }
 
-/* Labels that a thread has open. */
-static void save_thread(struct checkpoint *cp, const struct owners *owners,
-			const struct owner_thread *thread)
-{
-	uint32_t depth;
-	size_t i;
-
-	for (i = 0; i < thread->label_count; i++) {
-		uint32_t text = save_part(cp, owners, thread->labels[i]);
-
-		for (depth = 0; depth < thread->depths[i]; depth++)
-			BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = LABEL_PUSH);
-	}
-	save_stack(cp, owners, &thread->classes, LABEL_CLASS_PUSH);
-	save_stack(cp, owners, &thread->layers, LABEL_LAYER_PUSH);
-}
-
-/* A writer that writes for a thread; 0: none does. */
-static uint32_t writer_of(const struct replay *replay, uint32_t tid)
-{
-	uint32_t number = 1;
-
-	while (number < replay->writers.room && replay_writer_tid(replay, number) != tid)
-		number++;
-	return number < replay->writers.room ? number : 0;
-}
-
-void labels_save(const struct replay *replay, struct checkpoint *cp)
+/* Labels that threads have open, outermost first. */
+int labels_keep(struct replay *replay, struct keeping *k)
 {
 	const struct owners *owners = &replay->labels.owners;
-	uint32_t number;
-	size_t i;
+	uint32_t depth;
+	size_t t, i;
 
-	/* Labels of threads that no writer writes for any more are never used. */
-	for (i = 0; i < owners->thread_count; i++) {
-		const struct owner_thread *thread = &owners->threads[i];
+	if (words_load(&k->words))
+		return load_open(replay, k);
+	for (t = 0; t < owners->thread_count; t++) {
+		const struct owner_thread *thread = &owners->threads[t];
 
-		number = thread->label_count + thread->classes.count + thread->layers.count == 0
-				 ? 0
-				 : writer_of(replay, thread->tid);
-		if (number == 0)
-			continue;
-		checkpoint_as_writer(cp, number);
-		save_thread(cp, owners, thread);
+		for (i = 0; i < thread->label_count; i++)
+			for (depth = 0; depth < thread->depths[i]; depth++)
+				save_open(owners, k, thread->tid, LABEL_PUSH, thread->labels[i]);
+		for (i = 0; i < thread->classes.count; i++)
+			save_open(owners, k, thread->tid, LABEL_CLASS_PUSH,
+				  thread->classes.texts[i]);
+		for (i = 0; i < thread->layers.count; i++)
+			save_open(owners, k, thread->tid, LABEL_LAYER_PUSH,
+				  thread->layers.texts[i]);
 	}
-	checkpoint_as_writer(cp, 0);
+	(void)words_next(&k->words, 0);
+	return 0;
 }
 
 int owners_keep(struct replay *replay, struct keeping *k)
@@ -247,26 +241,6 @@ int labels_load_owner(struct replay *replay, struct block *block)
 		       ? owners_of(&replay->labels.owners, replay_context(replay, block->context),
 				   0, false, &block->owner)
 		       : 0;
-}
-
-/* Open on the thread of the writer that was named last. Texts are the checkpoint's own. */
-int labels_load_label(struct replay *replay, const struct trace_event *event)
-{
-	struct event_label label;
-	const char *text;
-
-	event_label_decode(event->words, &label);
-	text = texts_find(replay, event, label.text);
-	if (text == NULL || !is_followed(replay, label.kind))
-		return 0;
-	if (label.kind == LABEL_PUSH)
-		return owners_push(&replay->labels.owners,
-				   replay_writer_tid(replay, replay->writers.as_writer), text);
-	if (label.kind == LABEL_CLASS_PUSH || label.kind == LABEL_LAYER_PUSH)
-		return owners_enter(&replay->labels.owners,
-				    replay_writer_tid(replay, replay->writers.as_writer),
-				    (enum label_kind)label.kind, text);
-	return 0;
 }
 
 /* ---- queries ---- */

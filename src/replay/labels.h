@@ -9,8 +9,6 @@
 #include "replay/owners.h"
 #include "replay/replay.h"
 
-struct checkpoint;
-
 struct labels {
 	struct owners owners;
 	bool followed; /* replay_decompose() was called */
@@ -29,7 +27,5 @@ int labels_load_owner(struct replay *replay, struct block *block);
 
 /* Owner as a row shows it, NULL: none. What an earlier pass learned counts more than what is known now. */
 const char *labels_row_text(const struct replay *replay, const struct block *block);
-
-void labels_save(const struct replay *replay, struct checkpoint *cp);
 
 #endif
