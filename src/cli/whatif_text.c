@@ -223,14 +223,11 @@ static void add_notes(struct strbuf *out, const struct what_if *w)
 		strbuf_add_str(
 			out,
 			"torch_npu reports blocks, not requests: a block may be up to 1 MiB larger than what was asked for, which these figures allow for.\n");
-	if (w->program.older_count > 0) {
+	if (w->program.older_count > 0)
 		strbuf_addf(
 			out,
-			"%zu blocks are older than the recording. They are allocated first, so these figures are less certain. Played so, the run's own settings reserve ",
+			"%zu blocks are older than the recording, and what the pool would have had by then is unknown: figures of other settings are uncertain by some percent, also beyond these ranges.\n",
 			w->program.older_count);
-		strbuf_add_size(out, w->base_peak);
-		strbuf_add_str(out, ", which the others are compared with.\n");
-	}
 	if (w->waits)
 		strbuf_add_str(
 			out,

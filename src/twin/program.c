@@ -508,6 +508,7 @@ static int play(const struct program *program, const struct twin_conditions *con
 	size_t ids = (size_t)program->request_count + 1;
 	struct player player = {
 		.program = program, .waits = waits, .out = out, .reserved = reserved};
+	size_t first = 0;
 	int status = twin_new(conditions, &player.twin);
 
 	*out = (struct program_result){.refused_at = SIZE_MAX};
@@ -521,7 +522,13 @@ static int play(const struct program *program, const struct twin_conditions *con
 		status = -ENOMEM;
 	if (status == 0)
 		status = open_lanes(program, player.twin);
-	for (size_t i = 0; i < program->event_count && status == 0; i++) {
+	for (size_t i = 0; i < ids && status == 0; i++)
+		player.blocks[i] = TWIN_NONE;
+	if (status == 0 && program->older_as != NULL) {
+		first = program->older_count;
+		status = program_add_older(program, program->older_as, player.twin, player.blocks);
+	}
+	for (size_t i = first; i < program->event_count && status == 0; i++) {
 		status = play_event(&player, i);
 		if (reserved != NULL && program->sources[i] != 0)
 			reserved[program->sources[i] - 1] = twin_figures(player.twin)->reserved;

@@ -50,6 +50,8 @@ struct program {
 	uint64_t waiting_segments; /* what segments of their own would take for what waited then */
 	uint64_t reserved_peak;	   /* of the record */
 	bool ends_refused;
+	/* A play begins with the segments that the record begins with, and older blocks as these conditions made them; NULL: it allocates them. */
+	const struct twin_conditions *older_as;
 	/*
 	 * Where sizes are those of blocks, of each request how many bytes fewer it may have asked for: the pool does not split off what it
 	 * hardly needs. Its replay fills it; NULL: the record has requests.
@@ -94,6 +96,10 @@ int program_play(const struct program *program, const struct twin_conditions *co
 /* What the pool reserves after each event of the history, of which `out` has as many, in a play with frees as recorded. 0 or -ENOMEM. */
 int program_reserved(const struct program *program, const struct twin_conditions *conditions,
 		     uint64_t *out);
+
+/* Adds segments and blocks that are older than the record; `blocks` gets the numbers of the blocks. 0 or -ENOMEM. */
+int program_add_older(const struct program *program, const struct twin_conditions *conditions,
+		      struct twin *twin, uint32_t *blocks);
 
 /* How a replay of the record itself compares. */
 struct program_agreement {

@@ -192,8 +192,8 @@ static int add_older_blocks(const struct program *p, const struct twin_condition
 	return status;
 }
 
-static int add_older(const struct program *p, const struct twin_conditions *c, struct twin *twin,
-		     uint32_t *blocks)
+int program_add_older(const struct program *p, const struct twin_conditions *c, struct twin *twin,
+		      uint32_t *blocks)
 {
 	const struct pool_history *h = p->history;
 	int status = 0;
@@ -396,7 +396,7 @@ int program_replay(const struct program *program, const struct twin_conditions *
 	for (uint32_t i = 0; i < program->lane_count && status == 0; i++)
 		status = twin_lane(twin, i, program->lanes[i].private_pool != 0);
 	if (status == 0)
-		status = add_older(program, conditions, twin, blocks);
+		status = program_add_older(program, conditions, twin, blocks);
 	if (status == 0)
 		twin_older_done(twin);
 	if (status == 0)

@@ -294,10 +294,10 @@ static void add_others(struct setting_plays *plays, size_t first, uint32_t order
 /* The run's own settings: what was recorded is one of the possible orders, and the best answer. */
 static void take_record(struct what_if *w)
 {
-	for (size_t i = 0; i < w->setting_count && w->base_peak == w->reserved_peak; i++) {
+	for (size_t i = 0; i < w->setting_count && !w->other_release; i++) {
 		struct what_if_setting *s = &w->settings[i];
 
-		if (w->other_release || !s->own || s->refused[0] != '\0')
+		if (!s->own || s->refused[0] != '\0')
 			continue;
 		s->reserved_peak = w->reserved_peak;
 		s->low = s->low < w->reserved_peak ? s->low : w->reserved_peak;
@@ -320,6 +320,60 @@ static int play_varied(struct what_if *w, struct play *all, struct what_if_setti
 	for (size_t i = 0; i < count && status == 0; i++)
 		widen(owners[i], &all[i].result);
 	free(varied.events);
+	return status;
+}
+
+/* A figure of a setting of a record that starts in the middle. `begun`: what it reserves from the recorded segments on; 0: not known. */
+static void add_doubt(struct what_if *w, struct what_if_setting *s, uint64_t begun, uint64_t doubt)
+{
+	if (begun != 0) {
+		s->low = min_u64(s->low, begun);
+		s->high = begun > s->high ? begun : s->high;
+		s->reserved_peak = s->low + (s->high - s->low) / 2;
+	}
+	s->low = less_u64(s->low, doubt);
+	if (s->low < w->requested_peak && s->fits)
+		s->low = w->requested_peak;
+	s->high += doubt;
+}
+
+/*
+ * A record that starts in the middle has older blocks, which a play allocates one after the other. How far that is off is known of the
+ * run's own settings. Where segments are of the same kind, the recorded ones are the start of a second play, as if the settings changed
+ * there.
+ */
+static int play_middle(struct what_if *w, struct play *all, struct what_if_setting **owners,
+		       size_t count)
+{
+	struct twin_conditions own = what_if_conditions(w);
+	struct program begun = w->program;
+	struct mscope_error ignored = {0};
+	struct program_result result;
+	uint64_t played, doubt;
+	int status =
+		twin_settings_parse(w->history->settings, &w->release, &own.settings, &ignored);
+
+	if (status != 0)
+		return 0;
+	status = program_play(&w->program, &own, PROGRAM_AS_RECORDED, false, &result);
+	if (status != 0)
+		return status;
+	played = result.figures.reserved_peak;
+	doubt = played > w->reserved_peak ? played - w->reserved_peak : w->reserved_peak - played;
+	begun.older_as = &own;
+	for (size_t i = 0; i < count; i++)
+		what_if_order(&all[i].conditions, 0);
+	status = play_all(&begun, all, count);
+	for (size_t i = 0; i < count && status == 0; i++) {
+		bool alike = all[i].conditions.settings.expandable == own.settings.expandable;
+
+		if (owners[i]->own) /* that is known */
+			owners[i]->reserved_peak = owners[i]->low = owners[i]->high =
+				w->reserved_peak;
+		else
+			add_doubt(w, owners[i], alike ? all[i].result.figures.reserved_peak : 0,
+				  doubt);
+	}
 	return status;
 }
 
@@ -361,6 +415,8 @@ static int play_settings(struct what_if *w, const struct twin_conditions *condit
 		status = play_varied(w, plays.all, plays.owners, first, k);
 	for (size_t i = 0; i < w->setting_count && status == 0; i++)
 		add_margin(w, &w->settings[i]);
+	if (status == 0 && w->program.older_count > 0)
+		status = play_middle(w, plays.all, plays.owners, first);
 	take_record(w);
 	/* Blocks that wait longer than in the record may each cost a segment. */
 	for (size_t i = 0; i < w->setting_count && w->waits; i++)
@@ -536,10 +592,7 @@ static uint64_t largest_workspace(const struct program *program)
 	return largest;
 }
 
-/*
- * A record that starts in the middle is played with its older blocks first, and with another release than its own: then the run's own
- * settings have another peak as well, which is what others save or cost.
- */
+/* With another release than the record's, its own settings have another peak as well, which is what others save or cost. */
 static int find_base(struct what_if *w)
 {
 	struct twin_conditions c = what_if_conditions(w);
@@ -548,7 +601,7 @@ static int find_base(struct what_if *w)
 	int status;
 
 	w->base_peak = w->reserved_peak;
-	if ((w->program.older_count == 0 && !w->other_release) ||
+	if (!w->other_release ||
 	    twin_settings_parse(w->history->settings, &w->release, &c.settings, &ignored) != 0)
 		return 0;
 	if (c.settings.fraction >= 0)

@@ -41,7 +41,7 @@ struct what_if {
 	struct what_if_setting *settings; /* best first */
 	size_t setting_count;
 	uint64_t reserved_peak, in_use_peak, requested_peak; /* of the record */
-	/* What settings are compared with: the recorded peak, or where that is not of the same play, the run's own settings as played. */
+	/* What settings are compared with: the recorded peak; with another release, what the run's own settings reserve there. */
 	uint64_t base_peak;
 	uint64_t workspace_bytes; /* the largest request that looks like a workspace of cuDNN */
 	bool waits;		  /* frees waited for other streams: figures are ranges */
