@@ -9,8 +9,8 @@
 #include "engine/pool_histories.h"
 
 struct dry_orders {
-	uint64_t
-		requested; /* most bytes that were asked for at once, which no address changes; 0: not known */
+	/* Most bytes that were asked for at once, which no address changes; 0: unknown. */
+	uint64_t requested;
 	uint64_t needs_low, needs_high, reserves_low, reserves_high;
 };
 
