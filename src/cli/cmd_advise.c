@@ -37,7 +37,8 @@ static int answer_pools(struct pool_answers *answers, const struct advise_run *r
 }
 
 /* Of a run that is open. An exit code. */
-static int answer_opened(struct pool_answers *answers, struct input *opened, const char *word)
+static int answer_opened(struct pool_answers *answers, struct input *opened,
+			 const struct reading *reading)
 {
 	struct elf_cache elves = {0};
 	struct advise_run run = {0};
@@ -49,13 +50,17 @@ static int answer_opened(struct pool_answers *answers, struct input *opened, con
 				   .row = advise_run_row,
 				   .event = advise_run_event,
 				   .event_arg = &run};
-	const char *why = NULL;
+	const char *why = NULL, *word = reading->word;
+	bool damaged = false;
 	int r = pass_open(&pass, &setup, &err);
 
 	if (r == 0)
 		r = pass_all(&pass, &err);
 	if (r == 0)
 		r = advise_run_end(&run, pass.replay);
+	if (r == 0)
+		damaged = reading_is_damaged(reading, opened, pass.replay,
+					     "what can be read is judged");
 	if (r == 0)
 		why = advise_run_lacks(&run, pass.replay);
 	if (r == 0 && why == NULL)
@@ -68,9 +73,9 @@ static int answer_opened(struct pool_answers *answers, struct input *opened, con
 			err.message[0] != '\0' ? err.message : mscope_status_str(r));
 	else if (why != NULL)
 		cli_say("%s has no advice: %s", word, why);
-	if (r < 0 || why != NULL)
-		return MSCOPE_EXIT_FAILED;
-	return input_is_damaged(opened) ? MSCOPE_EXIT_DAMAGED : MSCOPE_EXIT_OK;
+	if (damaged && r == 0)
+		return MSCOPE_EXIT_DAMAGED;
+	return r < 0 || why != NULL ? MSCOPE_EXIT_FAILED : MSCOPE_EXIT_OK;
 }
 
 static int answer_run(struct pool_answers *answers, const char *word)
@@ -84,7 +89,7 @@ static int answer_run(struct pool_answers *answers, const char *word)
 		cli_say("%s", err.message);
 		code = input_exit_code(r);
 	} else {
-		code = answer_opened(answers, &opened, word);
+		code = answer_opened(answers, &opened, &reading);
 	}
 	input_close(&opened);
 	return code;

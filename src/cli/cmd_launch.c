@@ -25,6 +25,7 @@
 #include "cli/machine.h"
 #include "cli/outcome.h"
 #include "cli/preflight.h"
+#include "cli/startup.h"
 #include "cli/storing.h"
 #include "cli/supervisor.h"
 #include "cli/tree.h"
@@ -571,6 +572,7 @@ static int engine_main(void *arg, int control_fd)
 
 static int run_bare(const struct options *options, const char *path)
 {
+	startup_restore_signals();
 	(void)execve(path, options->argv, environ);
 	cli_say("cannot run %s: %s", path, strerror(errno));
 	return preflight_exit_code(-errno);

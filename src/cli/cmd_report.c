@@ -131,6 +131,11 @@ static int write_page(struct reporting *reporting)
 	}
 	if (r == 0)
 		cli_say("wrote %s (%zu KiB): open it in a browser", path, text.length / 1024);
+	reporting->damaged = reporting->viewed.damaged > 0;
+	if (r == 0 && reporting->damaged)
+		cli_say("%zu of %zu runs %s damaged; the page has what can be read",
+			reporting->viewed.damaged, reporting->viewed.count,
+			reporting->viewed.damaged == 1 ? "is" : "are");
 	strbuf_fini(&text);
 	strbuf_fini(&command);
 	return r;

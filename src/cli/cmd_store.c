@@ -179,8 +179,8 @@ static void name_run(struct adding *adding, const struct run *run)
 }
 
 /* What was read goes to the store. */
-static int add_report(struct adding *adding, const struct input *input, struct pass *pass,
-		      const char *path)
+static int add_report(struct adding *adding, const struct reading *reading,
+		      const struct input *input, struct pass *pass, const char *path)
 {
 	struct report report = {
 		.replay = pass->replay,
@@ -196,14 +196,17 @@ static int add_report(struct adding *adding, const struct input *input, struct p
 	label.run = adding->run == NULL ? adding->stamp : adding->run;
 	store_take(&rows, &report, &label);
 	code = put(adding, &rows);
-	if (code == MSCOPE_EXIT_OK && (report_is_damaged(&report) || input->unfinished))
+	if (reading_is_damaged(reading, input, pass->replay, "what can be read is stored") &&
+	    code == MSCOPE_EXIT_OK)
 		code = MSCOPE_EXIT_DAMAGED;
 	store_rows_fini(&rows);
 	return code;
 }
 
-static int add_input(struct adding *adding, const char *word, const struct input *input)
+static int add_input(struct adding *adding, const struct reading *reading,
+		     const struct input *input)
 {
+	const char *word = reading->word;
 	const char *directory = adding->options->events_directory;
 	struct elf_cache elves = {0};
 	struct pass_setup setup = {.run = input->run, .elves = &elves};
@@ -232,7 +235,7 @@ static int add_input(struct adding *adding, const char *word, const struct input
 	if (r == 0 && directory != NULL)
 		r = store_events_end(&pass, input, &err);
 	if (r == 0)
-		code = add_report(adding, input, &pass, path);
+		code = add_report(adding, reading, input, &pass, path);
 	else if (directory !=
 		 NULL) /* a full disk, most likely, which the next one would meet, too */
 		(void)error_set(&adding->failure, r, "%s: %s", word,
@@ -262,7 +265,7 @@ static int add_one(struct adding *adding, const char *word)
 		cli_say("%s", err.message);
 		code = input_exit_code(r);
 	} else {
-		code = add_input(adding, word, &input);
+		code = add_input(adding, &reading, &input);
 		(void)reading_warn_rows(&reading, &input);
 	}
 	input_close(&input);

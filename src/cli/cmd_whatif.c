@@ -102,7 +102,8 @@ static int answer_run(struct pool_answers *answers, const char *word)
 
 		worst = code > worst ? code : worst;
 	}
-	if (worst == MSCOPE_EXIT_OK && input.damaged)
+	/* What cannot be replayed may be what is missing. */
+	if (worst != MSCOPE_EXIT_USAGE && input.damaged)
 		worst = MSCOPE_EXIT_DAMAGED;
 	whatif_input_fini(&input);
 	return worst;

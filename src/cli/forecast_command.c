@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/forecast_command.h"
+#include "cli/startup.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -27,6 +28,7 @@ static void run_shell(const char *command)
 	/* As a shell would start it, whatever we hold back or ignore. */
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	startup_restore_signals();
 	(void)signal(SIGPIPE, SIG_DFL);
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);

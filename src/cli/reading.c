@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "engine/pass.h"
+#include "sink/report.h"
 #include "trace/launch.h"
 #include "trace/session.h"
 #include "trace/settings.h"
@@ -151,6 +152,17 @@ void reading_choose(const struct options *options, struct pass_setup *setup)
 		setup->settings = settings_of_session(session);
 	reading_choose_devices(options, known ? session : NULL, setup);
 	free(session);
+}
+
+bool reading_is_damaged(const struct reading *reading, const struct input *input,
+			struct replay *replay, const char *what)
+{
+	struct report report = {.replay = replay};
+	bool damaged = report_is_damaged(&report) || input->unfinished;
+
+	if (damaged)
+		cli_say("%s is damaged; %s", reading->word, what);
+	return damaged || input_is_damaged(input);
 }
 
 bool reading_warn_rows(const struct reading *reading, const struct input *input)

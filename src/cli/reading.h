@@ -59,6 +59,11 @@ void reading_choose_devices(const struct options *options, const struct session 
 /* Analyses and devices: those that are asked for, else those that the launch was asked for. */
 void reading_choose(const struct options *options, struct pass_setup *setup);
 
+/* Whether a run that was read is damaged; says what is made of it all the same: "what can be read is stored". */
+struct replay;
+bool reading_is_damaged(const struct reading *reading, const struct input *input,
+			struct replay *replay, const char *what);
+
 /* Warns of rows of dump files that were left out. True when some were damaged. */
 bool reading_warn_rows(const struct reading *reading, const struct input *input);
 

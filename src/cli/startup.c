@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,11 +47,25 @@ static char **copy_words(int argc, char *const *argv)
 	return copy;
 }
 
+static bool file_size_ignored;
+
+void startup_restore_signals(void)
+{
+	if (file_size_ignored)
+		(void)signal(SIGXFSZ, SIG_DFL);
+}
+
+bool startup_ignores(int signo)
+{
+	return signo == SIGXFSZ && file_size_ignored;
+}
+
 char **startup_prepare(int argc, char **argv)
 {
 	char **copy = copy_words(argc, argv);
 	char *end = argc > 0 ? argv[0] : NULL;
 
+	file_size_ignored = signal(SIGXFSZ, SIG_IGN) == SIG_DFL;
 	for (int fd = 0; fd <= 2; fd++) {
 		/* The lowest free number is the one that is missing. */
 		if (fcntl(fd, F_GETFD) < 0)

@@ -6,6 +6,8 @@
 #ifndef MSCOPE_CLI_STARTUP_H
 #define MSCOPE_CLI_STARTUP_H
 
+#include <stdbool.h>
+
 /*
  * To be called first in main(). Makes sure that descriptors 0, 1 and 2 are open, so that no file of ours gets such a number
  * (the program still finds them as they were), and returns a copy of `argv` to be used instead: the original is where ps and
@@ -25,5 +27,14 @@ void startup_retitle(const char *name, char *const *argv);
  * /dev/null. Standard error stays. What came through execve() into this process lacks close-on-exec, what is our own has it.
  */
 void startup_release_inherited(void);
+
+/*
+ * A file that may not become as large as ours (RLIMIT_FSIZE) is a failed write for us, not our end; startup_prepare() sees to it. This
+ * undoes it for a program that is started.
+ */
+void startup_restore_signals(void);
+
+/* Whether a signal is ignored by us, and not by who started us. */
+bool startup_ignores(int signo);
 
 #endif

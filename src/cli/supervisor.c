@@ -110,6 +110,7 @@ static _Noreturn void program_main(const struct birth *birth)
 	if (parent != birth->supervisor && parent != 0)
 		_exit(MSCOPE_EXIT_FAILED);
 	(void)sigaction(SIGCHLD, &birth->child_action, NULL);
+	startup_restore_signals();
 	do
 		n = recv(start_fd, &go, sizeof(go), 0);
 	while (n < 0 && errno == EINTR);
@@ -137,7 +138,8 @@ static void read_ignored(sigset_t *out)
 	for (int signo = 1; signo < NSIG; signo++) {
 		struct sigaction action;
 
-		if (sigaction(signo, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+		if (sigaction(signo, NULL, &action) == 0 && action.sa_handler == SIG_IGN &&
+		    !startup_ignores(signo))
 			(void)sigaddset(out, signo);
 	}
 }

@@ -31,7 +31,8 @@ static int read_snapshot(struct whatif_input *input, const char *word)
 }
 
 /* The pools of a run that is open. 0 or an error. */
-static int take_pools(struct whatif_input *input, struct input *opened, struct mscope_error *err)
+static int take_pools(struct whatif_input *input, struct input *opened,
+		      const struct reading *reading, struct mscope_error *err)
 {
 	struct elf_cache elves = {0};
 	struct pass pass = {0};
@@ -47,9 +48,11 @@ static int take_pools(struct whatif_input *input, struct input *opened, struct m
 	if (r == 0)
 		r = pool_histories_end(&input->traced, pass.replay);
 	snprintf(input->command, sizeof(input->command), "%s", command == NULL ? "" : command);
+	if (r == 0)
+		input->damaged = reading_is_damaged(reading, opened, pass.replay,
+						    "what can be read is replayed");
 	pass_close(&pass);
 	elf_cache_fini(&elves);
-	input->damaged = input_is_damaged(opened);
 	return r;
 }
 
@@ -65,7 +68,7 @@ static int read_run(struct whatif_input *input, const char *word, const struct o
 		input_close(&opened);
 		return input_exit_code(r);
 	}
-	r = take_pools(input, &opened, &err);
+	r = take_pools(input, &opened, &reading, &err);
 	if (r < 0) {
 		cli_say("cannot read %s: %s", word,
 			err.message[0] != '\0' ? err.message : mscope_status_str(r));

@@ -160,9 +160,18 @@ static int write_pointer(struct session_place *place, const char *output, const 
 			      (ssize_t)strlen(place->directory))
 		r = error_set(err, errno != 0 ? -errno : -ENOSPC, "cannot write %s: %s",
 			      place->pointer, strerror(errno));
+	if (fd >= 0 && r < 0)
+		(void)unlink(place->pointer);
 	if (fd >= 0)
 		(void)close(fd);
 	return r;
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 /* Makes a directory that no other launch has, in `parent`. Its name is left in `name`. */
@@ -206,6 +215,9 @@ int session_create(const struct session *wanted, const char *trace_dir, struct s
 	if (trace_dir != NULL && (r = project_mkdirs(trace_dir)) < 0)
 		return error_set(err, r, "cannot create the trace directory %s: %s", trace_dir,
 				 strerror(-r));
+	if (!is_directory(wanted->output))
+		return error_set(err, -ENOTDIR, "the output directory %s is a file",
+				 wanted->output);
 	if (access(wanted->output, W_OK | X_OK) < 0)
 		return error_set(err, -errno, "cannot write to the output directory %s: %s",
 				 wanted->output, strerror(errno));

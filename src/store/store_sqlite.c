@@ -4,6 +4,7 @@
  * another waits a random while and tries again.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,19 @@ static const struct store_ops ops = {
 	.tail = " WITHOUT ROWID",
 };
 
+/* SQLite takes a file that is shorter than its header for an empty database, and writes over it. */
+static bool is_another_file(const char *path)
+{
+	static const char magic[16] = "SQLite format 3";
+	char head[sizeof(magic)];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? 0 : read(fd, head, sizeof(head));
+
+	if (fd >= 0)
+		(void)close(fd);
+	return n > 0 && (n < (ssize_t)sizeof(head) || memcmp(head, magic, sizeof(head)) != 0);
+}
+
 int store_sqlite_open(const struct store_choice *choice, struct store **out,
 		      struct mscope_error *err)
 {
@@ -188,11 +202,13 @@ int store_sqlite_open(const struct store_choice *choice, struct store **out,
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	store->random = (uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)store;
 	mask = umask(0077);
-	if (sqlite3_open_v2(path, &store->db,
-			    SQLITE_OPEN_NOMUTEX |
-				    (choice->write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-						   : SQLITE_OPEN_READWRITE),
-			    NULL) != SQLITE_OK)
+	if (is_another_file(path))
+		r = error_set(err, MSCOPE_E_USAGE, "%s is another file, no store", path);
+	else if (sqlite3_open_v2(path, &store->db,
+				 SQLITE_OPEN_NOMUTEX |
+					 (choice->write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+							: SQLITE_OPEN_READWRITE),
+				 NULL) != SQLITE_OK)
 		r = !choice->write && access(path, F_OK) < 0
 			    ? error_set(
 				      err, -ENOENT,

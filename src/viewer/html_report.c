@@ -536,6 +536,7 @@ int html_report(struct viewed *viewed, size_t limit, const char *command, struct
 			    ? error_set(err, -ENOMEM, "no memory")
 			    : 0;
 	}
+	viewed->damaged = file.damaged;
 	for (i = 0; i < file.count; i++)
 		strbuf_fini(&file.list[i].text);
 	free(file.list);

@@ -27,6 +27,7 @@ struct viewed {
 	bool last_window;      /* only what came after the last start() of a program is shown */
 	bool ends_now;	       /* what has come of a run that goes on is judged as all of it */
 	uint64_t questions;
+	size_t damaged; /* of the runs that a report was made of */
 };
 
 /* Adds what `word` names: one run, or the processes of a directory of results. 0, or a negative code said in `err`. */

@@ -2,6 +2,7 @@
 """Outputs that cannot be written: every verb says so in one sentence and fails; none dies, none leaves half a file."""
 import json
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -62,6 +63,33 @@ def test_a_report_without_room_for_temporary_files_is_whole(msmemscope, recorded
     for name, env in (("a", {}), ("b", {"TMPDIR": full_disk})):
         msmemscope("report", recorded, output=out / name, env=env).check()
     assert (out / "a").read_bytes() == (out / "b").read_bytes()
+
+
+def test_a_launch_on_a_full_disk_leaves_nothing(msmemscope, program, full_disk):
+    run = failed_in_one_sentence(msmemscope("--", *program("leaky_steps"), output=full_disk))
+    assert "was not run" not in run.stderr
+    assert [path.name for path in full_disk.rglob("*")] == ["filler"]
+
+
+def under_a_file_size_limit(msmemscope, *words):
+    return subprocess.run(["sh", "-c", 'ulimit -f 0; exec "$0" "$@"', *msmemscope.runner, msmemscope.path, *words],
+                          env=harness.environment(msmemscope.dist), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_files_that_may_not_grow_are_told_of(msmemscope, recorded, out):
+    """RLIMIT_FSIZE ends a process by a signal unless it takes that for a failed write."""
+    for words, sentence in ((["bundle", recorded.parent, "-o", out / "b"], "File too large"),
+                            (["store", "add", recorded, "--to", f"sqlite:{out / 'store.db'}"], "disk I/O error"),
+                            (["export", recorded, "-o", out / "x"], "File too large"),
+                            (["report", recorded, "-o", out / "r.html"], "File too large"),
+                            (["-o", out / "launch", "--", "true"], "File too large")):
+        run = under_a_file_size_limit(msmemscope, *words)
+        assert run.returncode == 1 and sentence in run.stderr, (words, run)
+
+
+def test_a_program_keeps_the_signal_of_its_file_size_limit(msmemscope, out):
+    run = under_a_file_size_limit(msmemscope, "--best-effort", "-o", out / "launch", "--", "sh", "-c", f"echo x > {out / 'file'}")
+    assert run.returncode == -signal.SIGXFSZ, run
 
 
 # What each verb prints on a stdout that takes nothing. RUN is a recorded run, STORE has it, RUNS runs.

@@ -342,3 +342,34 @@ def test_beyond_ten_thousand_call_sites_the_rest_is_one_with_their_sums(msmemsco
     assert sum(place["bytes"] for place in peak["places"]) == peak["bytes"] == used
     text = msmemscope("info", path, output=False).check().stdout
     assert "kept: 11997 more call sites" in text and "... 12058 more call sites with " in text, text
+
+
+def test_every_verb_says_that_a_trace_is_damaged(run, msmemscope, program, out):
+    """Cut in the middle: what is left is read, and nobody takes it for the whole."""
+    whole = msmemscope("--call-stack=c", "--", *program("threads", 4, 2000), output=out / "recorded").check().project().path / "trace.msc"
+    cut = out / "cut.msc"
+    cut.write_bytes(whole.read_bytes()[:whole.stat().st_size // 2])
+    store = f"sqlite:{out / 'store.db'}"
+    for words in (["info", cut], ["analyze", "leaks", cut], ["export", cut, "-o", out / "csv"], ["export", cut, "--format=perfetto", "-o", out / "view"],
+                  ["report", cut, "-o", out / "report.html"], ["report", cut, "--text"], ["whatif", cut], ["advise", cut],
+                  ["store", "add", cut, "--to", store], ["--compare", "-i", f"{cut},{whole}", "-o", out / "compared"]):
+        done = msmemscope(*words, output=False)
+        said = [line for line in (done.stdout + done.stderr).splitlines() if "amaged" in line or line.startswith("Cut: ")]
+        assert done.returncode == 3 and said != [], str(done)
+
+
+@pytest.mark.parametrize("content", [b"x", b"SQLite format 4 of another program"])
+def test_a_store_is_not_made_of_another_file(msmemscope, program, out, content):
+    project = msmemscope("--", *program("leaky_steps"), output=out / "recorded").check().project().path
+    other = out / "other"
+    other.write_bytes(content)
+    done = msmemscope("store", "add", project, "--to", f"sqlite:{other}", output=False)
+    assert done.returncode == 1 and f"{other} is another file, no store" in done.stderr
+    assert other.read_bytes() == content
+
+
+def test_a_file_is_no_output_directory(msmemscope, out):
+    other = out / "other"
+    other.write_text("x")
+    done = msmemscope("--", "true", output=other)
+    assert done.returncode == 1 and f"the output directory {other} is a file" in done.stderr and other.read_text() == "x"
