@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #define APART	      2u  /* steps between the first look and the one that counts */
+#define RISES_STEPS   24u /* from here on a level that rises, and does not climb yet, counts, too */
 #define TREND_STEPS   30u /* from here on the trend of a whole pool counts, too */
 #define AGAIN	      5u  /* steps until the leak rule is asked again */
 #define AHEAD_SECONDS (7.0 * 86400)
@@ -129,7 +130,8 @@ static bool look(struct forecast_watch *watch, const struct analyses *analyses,
 		uint32_t device = climbing[i].device;
 
 		if (device >= FORECAST_DEVICES || watch->devices[device].said ||
-		    !climbing[i].steady || climbing[i].steps_low > horizon(ended))
+		    !climbing[i].steady || climbing[i].steps_low > horizon(ended) ||
+		    (!climbing[i].climbs && ended < RISES_STEPS))
 			continue;
 		if (watch->devices[device].since == 0)
 			watch->devices[device].since = step;
