@@ -333,7 +333,14 @@ static void page_choose_many(struct page *page, const struct screen *screen,
 			return;
 		page_fini(page);
 	}
+	/* What keeps the blocks is worth more than who held memory at the peak. */
+	least.keepers = true;
 	page_make(page, screen, sorted, shown, &least);
+	if (page_worth(page, PAGE_STAYS) >= budget) {
+		least.keepers = false;
+		page_fini(page);
+		page_make(page, screen, sorted, shown, &least);
+	}
 	/* One line names what is left out. */
 	while (page_worth(page, PAGE_STAYS) >= budget && least.processes > 3) {
 		page_fini(page);

@@ -105,13 +105,16 @@ void screen_cut_middle(const char *line, size_t columns, struct strbuf *out)
 	strbuf_add_str(out, at);
 }
 
-/* Whether a line may end at this space: a number keeps its unit, "256 MiB". */
+/* Whether a line may end at this space: a number keeps its unit, "256 MiB", and "step 40" is one. */
 static bool may_break(const char *text, const char *space)
 {
 	static const char *const units[] = {"B",  "KiB", "MiB", "GiB", "TiB", "%",
 					    "ns", "us",	 "ms",	"s",   "min", "h"};
 	size_t length = strcspn(space + 1, " ,.;:)\n"), i;
 
+	if (space - text >= 4 && strncmp(space - 4, "step", 4) == 0 && space[1] >= '0' &&
+	    space[1] <= '9')
+		return false;
 	if (space == text || space[-1] < '0' || space[-1] > '9')
 		return true;
 	for (i = 0; i < MSCOPE_COUNT(units); i++) {

@@ -376,6 +376,16 @@ static void add_layers(const struct findings *found, const struct finding_peak *
 	strbuf_fini(&one);
 }
 
+/* Without a label of the program's own. */
+static bool is_plain_aten(const struct finding_holder *holder)
+{
+	const char *class = owners_class_text(CLASS_aten);
+	size_t length = strlen(holder->owner), tail = strlen(class);
+
+	return holder->owner_class == CLASS_aten && length >= tail &&
+	       strcmp(holder->owner + length - tail, class) == 0;
+}
+
 static void page_classes(struct page *page, const struct digest *digest)
 {
 	const struct findings *found = digest->found;
@@ -393,7 +403,9 @@ static void page_classes(struct page *page, const struct digest *digest)
 			&FINDINGS(found, holder)[peak->places.first + i];
 		const char *class = say_class((uint32_t)holder->owner_class);
 
-		class = class == NULL ? holder->owner : class;
+		if (class == NULL)
+			class = is_plain_aten(holder) ? "operators outside of models"
+						      : holder->owner;
 		add_to_class(sums, &count, class[0] == '\0' ? "other" : class, holder->bytes);
 	}
 	qsort(sums, count, sizeof(*sums), by_bytes);

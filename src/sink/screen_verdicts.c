@@ -90,6 +90,7 @@ struct site_row {
 	struct strbuf left, name, on, right; /* `on`: which belongs to the name, and stays whole */
 	struct strbuf brief; /* the name where it has no room; empty: it is a row of frames */
 	struct strbuf shown; /* name and `on` as they fit */
+	struct strbuf below; /* lines on what keeps the blocks of this row and of those before it */
 	const struct finding_place *known; /* `right` is about it; NULL: about several */
 };
 
@@ -164,6 +165,8 @@ static void add_rows(const struct findings *found, struct site_rows *rows, struc
 		struct site_row *row = &rows->all[i];
 
 		add_row(row, left, name, out);
+		screen_wrap(strbuf_str(&row->below), 3, out);
+		strbuf_fini(&row->below);
 		strbuf_fini(&row->shown);
 		strbuf_fini(&row->left);
 		strbuf_fini(&row->name);
@@ -215,17 +218,40 @@ static void leak_row(const struct findings *found, const struct finding_place *p
 static void add_keeper(const struct findings *found, const struct finding_place *place,
 		       struct strbuf *out)
 {
-	struct strbuf lines = {0};
-
-	keeper_lines(found, place, "  ", &lines);
+	keeper_lines(found, place, "  ", out);
 	/* Variables of functions are seen while these run: at the end of a step. */
-	if (lines.length == 0 && found->judgement.by_time && strstr(place->name, ".py:") != NULL &&
+	if (place->keepers.count == 0 && found->judgement.by_time &&
+	    strstr(place->name, ".py:") != NULL &&
 	    (place->pool == POOL_host || !pool_is_driver(place->pool)))
-		strbuf_add_str(&lines,
-			       "  kept by: unknown; mark steps with msmemscope.step() or run "
-			       "`msmemscope ctl PID who` meanwhile\n");
-	screen_wrap(strbuf_str(&lines), 3, out);
-	strbuf_fini(&lines);
+		strbuf_add_str(out, "  kept by: unknown; mark steps with msmemscope.step() or run "
+				    "`msmemscope ctl PID who` meanwhile\n");
+}
+
+/* The same variable keeps the blocks of both. */
+static bool same_keeper(const struct findings *found, const struct finding_place *a,
+			const struct finding_place *b)
+{
+	const struct finding_keeper *x, *y;
+
+	if (a->keepers.count == 0 || b->keepers.count == 0)
+		return a->keepers.count == b->keepers.count;
+	x = &FINDINGS(found, keeper)[a->keepers.first];
+	y = &FINDINGS(found, keeper)[b->keepers.first];
+	return strcmp(x->name, y->name) == 0 && strcmp(x->root, y->root) == 0;
+}
+
+/* Below the rows that it is about; of the first alone, or of all where there is room. */
+static void add_keepers(const struct findings *found, struct site_rows *rows, bool all)
+{
+	size_t i, first = 0;
+
+	for (i = 0; i < rows->count && (all || first == 0); i++) {
+		if (i + 1 < rows->count &&
+		    same_keeper(found, rows->all[first].known, rows->all[i + 1].known))
+			continue;
+		add_keeper(found, rows->all[first].known, &rows->all[i].below);
+		first = i + 1;
+	}
 }
 
 /* ---- leaks ---- */
@@ -323,6 +349,9 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 	double rest = leaking->bytes_per_step;
 	size_t i, shown = 0;
 
+	/* A line that says "1 more" has room for it. */
+	if (!room->brief && leaking->sites == sites + 1 && sites + 1 < DEVICE_ROWS)
+		sites++;
 	strbuf_add_str(&line, leaking->worst->small ? "SMALL LEAK on " : "LEAK on ");
 	say_device(&line, found->vendor, leaking->device);
 	strbuf_add_str(&line, ": ");
@@ -342,9 +371,9 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 		rest -= place->bytes_per_step;
 		shown += place_count(place);
 	}
-	add_rows(found, &rows, out);
 	if (room->keepers)
-		add_keeper(found, leaking->worst, out);
+		add_keepers(found, &rows, sites > 2);
+	add_rows(found, &rows, out);
 	if (leaking->sites > shown && !room->brief) {
 		strbuf_add_str(out, "  ... ");
 		say_number(out, leaking->sites - shown);
@@ -565,8 +594,8 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 		return;
 	part->severity = first->severity;
 	suspect_head(found, count, bytes, first->device, several, &part->text);
+	add_keepers(found, &rows, false);
 	add_rows(found, &rows, &part->text);
-	add_keeper(found, first, &part->text);
 	if (count > shown) {
 		strbuf_add_str(&part->text, "  ... ");
 		say_count(&part->text, count - shown, "more suspect");

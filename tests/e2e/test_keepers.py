@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -201,6 +202,34 @@ for step in range(40):
     assert "  kept by: list `history` (global of train.py), 40 items, newest from step 40\n" in run.stderr, run.stderr
     line = script.read_text().split("history.append")[0].count("\n") + 1
     assert f"  cure: remove items from the list when they are no longer needed; filled at train.py:{line}\n" in run.stderr
+
+
+def test_of_many_processes_the_worst_has_its_keeper_on_the_screen(parts):
+    screen = " ".join(parts["local"].stderr.split())
+    assert re.search(r"\b[5-9] processes, \d with a finding; worst first", screen), screen
+    assert re.search(r"kept by: list `samples` \(local of main\(\) in script\.py\), \d+ items in step \d+ cure: remove items from the list", screen), screen
+
+
+TWO = MODEL + """
+def cached(value, seen={}):
+    seen[len(seen)] = value
+def main():
+    history = []
+    for step in range(40):
+        history.append(torch.randn(3000))
+        cached(torch.randn(1000))
+        train(step)
+main()
+"""
+
+
+def test_what_keeps_a_call_site_is_said_below_its_own_row(python, msmemscope, out):
+    out.mkdir(exist_ok=True)
+    script = out / "two.py"
+    script.write_text(TWO)
+    run = msmemscope("--device=cpu", "--", *python, script).check()
+    lines = [TWO[:TWO.index(text)].count("\n") + 1 for text in ("history.append", "cached(torch")]
+    assert re.search(rf"two\.py:{lines[0]} main .*\n  kept by: list `history` .*\n  cure: .*\n.* two\.py:{lines[1]} main ", run.stderr), run.stderr
 
 
 SERVING = """
