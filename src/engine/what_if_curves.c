@@ -102,12 +102,16 @@ static int say_settings(const struct what_if *w, const struct what_if_span *span
 	for (i = 0; i < w->setting_count && r == 0; i++) {
 		const struct what_if_setting *setting = &w->settings[i];
 		struct twin_conditions conditions = what_if_conditions(w);
+		struct program program = w->program;
 
 		if (setting->refused[0] != '\0' ||
 		    twin_settings_parse(setting->text, &w->release, &conditions.settings,
 					&ignored) != 0)
 			continue;
-		r = program_reserved(&w->program, &conditions, reserved);
+		/* What was there when the recording began is known of the run's own settings. */
+		if (setting->own)
+			program.older_as = &conditions;
+		r = program_reserved(&program, &conditions, reserved);
 		if (r != 0)
 			break;
 		json_object(json, NULL);

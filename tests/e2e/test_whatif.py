@@ -344,3 +344,18 @@ def test_a_ring_foretells_what_its_whole_program_reserves(whatif, snapshot):
         assert one["reserved_peak"] == pytest.approx(truth[text], rel=0.1), text
     best = pool["settings"][0]
     assert best["set"].startswith("expandable_segments:True") and truth[best["set"]] < truth[""]
+
+
+def test_the_curve_of_a_ring_s_own_settings_is_the_recorded_one(snapshot, whatif, view):
+    """It begins with the segments that were there, which other settings would not have had."""
+    def forget(value):
+        entries = value["device_traces"][0]
+        del entries[:len(entries) // 2]
+
+    path = snapshot("gpt", forget)
+    opened, (pool,) = view(path), whatif(path)
+    summary = opened.ask("summary", process=0)
+    [index] = [one["index"] for one in summary["pools"] if one["pool"] == "PTA"]
+    answer = opened.ask("whatif", process=0, pool=index, width=300, **{"from": 0, "to": summary["to_ns"]})
+    [own] = [one for one in answer["settings"] if one["set"] == ""]
+    assert max(own["reserved"]) == own["reserved_peak"] == pool["reserved_peak"]
