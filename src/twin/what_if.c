@@ -425,6 +425,26 @@ static int play_settings(struct what_if *w, const struct twin_conditions *condit
 	return status;
 }
 
+/* Whether what the pool had when the record began is within the limits. */
+static bool begins_within(const struct what_if *w, const struct twin_conditions *conditions)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < w->history->segment_count; i++)
+		bytes += w->history->segments[i].bytes;
+	return bytes <= conditions->limit_bytes && bytes <= conditions->capacity_bytes;
+}
+
+/* The run's own settings from the segments that the record begins with, until the first request that is refused. */
+static int play_own(const struct what_if *w, const struct twin_conditions *conditions,
+		    struct program_result *out)
+{
+	struct program begun = w->program;
+
+	begun.older_as = conditions;
+	return program_play(&begun, conditions, PROGRAM_AS_RECORDED, true, out);
+}
+
 /* The same with a limit, until the first request that is refused. */
 static int play_limited(struct what_if *w, const struct twin_conditions *conditions,
 			const struct what_if_choice *choice)
@@ -449,8 +469,11 @@ static int play_limited(struct what_if *w, const struct twin_conditions *conditi
 	if (status == 0)
 		status = play_all(&w->program, plays.all, plays.count);
 	for (size_t i = 0; i < plays.count && status == 0; i++) {
-		const struct program_result *result = &plays.all[i].result;
+		struct program_result *result = &plays.all[i].result;
 
+		if (w->program.older_count > 0 && plays.owners[i]->own &&
+		    begins_within(w, &plays.all[i].conditions))
+			status = play_own(w, &plays.all[i].conditions, result);
 		take_end(plays.owners[i], result);
 		/* It reserved less when the request was refused than if it had been served. */
 		if (w->had_bytes != 0 && plays.owners[i]->own)

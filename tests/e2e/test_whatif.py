@@ -332,6 +332,15 @@ def test_nothing_is_recommended_that_the_run_s_own_settings_do_as_well(whatif, m
     assert "recommended" not in text and "143 blocks are older than the recording" in text
 
 
+def test_a_limit_that_a_ring_stays_below_fits(whatif, out):
+    """Played with the older blocks first, the run's own settings would reserve 84 MiB more than the 1,802 MiB of the record."""
+    path = out / "ring.pickle"
+    path.write_bytes(lzma.decompress((SNAPSHOTS.parents[1] / "fixtures/snapshots/gpt-ring.pickle.xz").read_bytes()))
+    for limit, fits in ((1830, True), (1400, False)):
+        (pool,) = whatif(path, "--set=", f"--limit={limit}M")
+        assert pool["settings"][0]["fits"] is fits and pool["reserved_peak"] == 1802 * MIB
+
+
 def test_a_ring_foretells_what_its_whole_program_reserves(whatif, snapshot):
     """The last half of the program on the H200, of which all settings are known."""
     def forget(value):
