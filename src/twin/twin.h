@@ -12,6 +12,7 @@
  *     giving_back.c          empty_cache, retries, gc              places.c               where the driver puts segments
  *     pool_history.c         what a record tells                   program.c              played under one condition after another
  *     record_replay.c        the record against itself             older.c                state before the first event
+ *     older_maps.c           expandable segments before it         older_arenas.c         the same as arenas
  *     pairing.c              requests of two runs                  batches.c              the same program with another batch
  *
  * Not thread-safe; several twins may run at once. The owner frees a twin with twin_free().

@@ -80,7 +80,7 @@ static int try_release(struct what_if *w, struct twin_release release, struct ms
 /* The newest release that agrees; else the agreement of the one that came furthest. */
 static int find_release(struct what_if *w, struct mscope_error *err)
 {
-	struct program_agreement best = {0};
+	struct program_agreement best = {.left_at = SIZE_MAX};
 	bool npu = w->history->npu;
 	struct twin_release best_release = twin_release_of(twin_release_last(npu), npu);
 	uint32_t tried = UINT32_MAX;
@@ -89,11 +89,13 @@ static int find_release(struct what_if *w, struct mscope_error *err)
 
 	for (uint32_t minor = twin_release_last(npu); minor >= twin_release_first(npu); minor--) {
 		struct twin_release release = twin_release_of(minor, npu);
+		struct mscope_error older = {0};
 
 		if (release.rules == tried)
 			continue;
 		tried = release.rules;
-		status = try_release(w, release, err);
+		/* What the newest release says of settings that none knows is said. */
+		status = try_release(w, release, err->message[0] == '\0' ? err : &older);
 		if (status == MSCOPE_E_USAGE)
 			continue;
 		if (status != 0 || w->agreement.agrees) {
@@ -112,21 +114,32 @@ static int find_release(struct what_if *w, struct mscope_error *err)
 	return any ? 0 : MSCOPE_E_USAGE;
 }
 
+/* The run's own settings may be those of a release that is not known, or of another allocator. */
+static int refuse_own(struct what_if *w, int status, const struct mscope_error *err)
+{
+	if (status != MSCOPE_E_USAGE)
+		return status;
+	snprintf(w->refusal, sizeof(w->refusal),
+		 "The settings that the run had cannot be replayed: %.300s.", err->message);
+	return 0;
+}
+
 static int replay_record(struct what_if *w, const char *torch, struct mscope_error *err)
 {
-	struct mscope_error ignored = {0};
+	struct mscope_error ignored = {0}, own = {0};
 	struct twin_release release;
 	int status;
 
 	if (torch == NULL && w->history->torch[0] == '\0')
-		return find_release(w, err);
+		return refuse_own(w, find_release(w, &own), &own);
 	/* A release that is newer than all that are known may still be played by the rules of one of them. */
 	if (w->history->torch[0] != '\0') {
 		status = twin_release_parse(w->history->torch, w->history->npu, &release, &ignored);
-		return status != 0 ? find_release(w, err) : try_release(w, release, err);
+		status = status != 0 ? find_release(w, &own) : try_release(w, release, &own);
+		return refuse_own(w, status, &own);
 	}
 	status = twin_release_parse(torch, w->history->npu, &release, err);
-	return status != 0 ? status : try_release(w, release, err);
+	return status != 0 ? status : refuse_own(w, try_release(w, release, &own), &own);
 }
 
 static void refuse_record(struct what_if *w)
@@ -677,7 +690,7 @@ int what_if_answer(struct what_if *out, const struct pool_history *history,
 		return 0;
 	}
 	status = replay_record(out, choice->torch, err);
-	if (status != 0)
+	if (status != 0 || out->refusal[0] != '\0')
 		return status;
 	out->in_use_peak = out->agreement.figures.in_use_peak;
 	out->requested_peak = out->agreement.figures.requested_peak;

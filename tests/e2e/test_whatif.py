@@ -301,6 +301,14 @@ def test_default_settings_are_recommended_by_unset(msmemscope, made):
     assert text.splitlines()[2].split(maxsplit=5) == ["(default)", "34.0", "MiB", "-14.0", "MiB", "recommended: unset PYTORCH_CUDA_ALLOC_CONF"]
 
 
+@pytest.mark.parametrize("own, why", [("brand_new:1", "PyTorch 2.15 does not know the setting brand_new"),
+                                      ("backend:cudaMallocAsync", "backend:cudaMallocAsync is another allocator, which cannot be replayed")])
+def test_settings_of_the_run_that_no_release_knows(whatif, made, own, why):
+    (pool,) = whatif(made(GROWS, own), code=1)
+    assert pool["refusal"] == f"The settings that the run had cannot be replayed: {why}."
+    assert pool["set"] == own and not pool["agrees"] and pool["left_at"] is None and "settings" not in pool
+
+
 def test_several_snapshots_are_named(msmemscope, made):
     one, two = made(GROWS, name="one"), made(GROWS, name="two")
     text = msmemscope("whatif", "--set=", str(one), str(two), output=False).check().stdout
