@@ -94,7 +94,7 @@ def test_an_older_pytorch_knows_no_private_pools(pool):
 
 @pytest.mark.parametrize("seed, defines, told", [(9, ["LAYOUT=2"], True), (10, ["LAYOUT=3"], True), (11, ["LAYOUT=4"], True),
                                                  (12, ["ASYNC"], False)])
-def test_what_is_not_known_is_not_used(pool, seed, defines, told):
+def test_what_is_not_known_is_not_used(pool, msmemscope, seed, defines, told):
     """An entry that is laid out otherwise, and an allocator that has no trackers: rows as without them."""
     run, said = pool(defines, seed)
     rows = run.rows()
@@ -103,3 +103,8 @@ def test_what_is_not_known_is_not_used(pool, seed, defines, told):
         before, _ = at(rows, name)
         assert sum(attr["size"] for attr in blocks(before, "PTA").values()) == truth["allocated"]
     assert " ".join(run.stderr.split()).count("streams and private pools of PyTorch's pool are not recorded") == told, str(run)
+    refused = msmemscope("whatif", "--json", str(run.project().path), output=False)
+    assert refused.returncode == 1 and "the record of PyTorch's pool cannot be replayed: it has no requested sizes" in refused.stderr
+    said = json.loads(refused.stdout)["pools"]
+    assert said and all(not one["agrees"] and one["left_at"] is None and one["refusal"].startswith("The record cannot be replayed: it has no requested sizes")
+                        and "settings" not in one for one in said)
