@@ -10,8 +10,10 @@
 #include "base/map.h"
 #include "twin/block_sizes.h"
 
-#define EVENTS_MOST   400000u /* of the pool */
-#define EVENTS_PLAYS  600000u /* of all plays of a change, where that leaves enough orders */
+#define EVENTS_MOST   200000u	/* of the pool */
+#define EVENTS_ALL    30000000u /* of all plays of a run, about */
+#define PLAYS	      24u	/* of a change, about */
+#define EVENTS_PLAYS  600000u	/* of all plays of a change, where that leaves enough orders */
 #define ORDERS_LEAST  3u
 #define ORDERS_MOST   12u
 #define SEGMENT_LEAST ((uint64_t)2 << 20) /* of the small pool */
@@ -339,7 +341,7 @@ static void add_margin(struct what_if_range *range)
 	range->high += margin;
 }
 
-int reserving_play(const struct reserving *r, const struct editor *editor, bool vague,
+int reserving_play(struct reserving *r, const struct editor *editor, bool vague,
 		   struct what_if_range *out)
 {
 	static const int shifts[] = {0, 2, 8, -2, -8, -32};
@@ -347,13 +349,16 @@ int reserving_play(const struct reserving *r, const struct editor *editor, bool 
 	struct what_if_range range = {UINT64_MAX, 0};
 	int status = editor->unlisted ? -ENOMEM : 0;
 
+	if (r->played > EVENTS_ALL)
+		return status;
+	r->played += (uint64_t)PLAYS * r->of.history->event_count;
 	for (size_t i = 0; i < count && status == 0; i++) {
 		struct pool_history changed = {0};
 		uint32_t *like = NULL;
 
 		status = make(r, editor, shifts[i], &changed, &like);
 		if (status == 0)
-			status = what_if_play_changed(&r->recorded, &changed, like,
+			status = what_if_play_changed(&r->recorded, &changed, i == 0 ? like : NULL,
 						      i == 0 ? r->orders : 1, &range);
 		free(like);
 		pool_history_fini(&changed);

@@ -23,6 +23,8 @@ struct reserving {
 	uint32_t *blocks;   /* of each event: its block; ADVISE_NONE: none of the record */
 	uint32_t *requests; /* of each block: number of its request, from 1; 0: unknown */
 	uint32_t orders;
+	/* Events of plays so far: later changes of a long run with many have no figure. */
+	uint64_t played;
 	char refusal[400]; /* why nothing is known, a sentence; "": it is */
 };
 
@@ -35,7 +37,7 @@ void reserving_fini(struct reserving *reserving);
  * The peak that is reserved after what is edited; `out` stays as it is where it cannot be said within 10 %. A program drops a block a little
  * earlier or later than the editor says, so that this is played, too; `vague`: much earlier. 0 or -ENOMEM.
  */
-int reserving_play(const struct reserving *reserving, const struct editor *editor, bool vague,
+int reserving_play(struct reserving *reserving, const struct editor *editor, bool vague,
 		   struct what_if_range *out);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices that will be full, while the program still runs. A device is announced when its level climbs (analysis/forecast.h), or from step 24 on
- * rises while a call site leaks, at two looks, ten steps have ended, the leak rule agrees, and the end is near enough that the steps seen so far say something
- * about it. It is announced once; again only if it stopped to rise in between; and at most one line a minute in all.
+ * Devices that will be full, while the program still runs. A device is announced when its level climbs (analysis/forecast.h), or from step 24
+ * on rises while a call site leaks, at two looks, ten steps have ended, the leak rule agrees, and the end is near enough that the steps seen so
+ * far say something about it. It is announced once; again only if it stopped to rise in between; and at most one line a minute in all.
  *
  * A look at a program that does not grow costs microseconds. Only a device that climbs or rises has its call sites judged.
  */

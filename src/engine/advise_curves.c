@@ -9,6 +9,7 @@
 #include "trace/session.h"
 
 #define MOMENTS_MOST 1000000u
+#define PLAYED_MOST  30000u /* events of a pool: played in a second or two */
 #define TOO_LONG     "This run is too long for the page: msmemscope advise reads it."
 #define NOTHING	     "None of the changes that were tried lowers the peak."
 #define UNREAD	     "The run cannot be read again."
@@ -71,7 +72,8 @@ static int answer(struct advise_run *run, struct replay *replay,
 		if (pool->device != question->device || pool->pool != question->pool ||
 		    pool->peak == 0)
 			continue;
-		if (advise_run_history(run, i, &history))
+		if (advise_run_history(run, i, &history) &&
+		    history.history->event_count <= PLAYED_MOST)
 			wish.history = &history;
 		status = advise_pool_init(&advising, &run->record, replay, (uint32_t)i, &wish);
 		if (status == 0)

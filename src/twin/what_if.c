@@ -785,9 +785,10 @@ int what_if_play_changed(const struct what_if *w, const struct pool_history *cha
 	}
 	if (status == 0)
 		status = play_orders(&program, plays, orders, out);
-	if (status == 0 && program.slack != NULL)
+	if (status == 0 && program.slack != NULL && like != NULL)
 		status = copy_slack(w, like, &program);
-	for (uint32_t k = 0; k < SLACK_PLAYS && status == 0 && program.slack != NULL; k++) {
+	for (uint32_t k = 0;
+	     k < SLACK_PLAYS && status == 0 && program.slack != NULL && like != NULL; k++) {
 		status = program_vary(&program, k, &varied);
 		if (status != 0)
 			break;

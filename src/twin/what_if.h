@@ -73,8 +73,8 @@ struct what_if_range {
 
 /*
  * Plays an edited copy of the history of an answer that is not refused, under the run's own settings. `like`: of each event of the copy
- * the number of the event that it is or is a copy of, from 1; 0: it is new. At most `orders` orders of addresses are tried. `out` grows
- * by what comes out. 0 or -ENOMEM.
+ * the number of the event that it is or is a copy of, from 1; 0: it is new; NULL: other sizes are not tried. At most `orders` orders of
+ * addresses are. `out` grows by what comes out. 0 or -ENOMEM.
  */
 int what_if_play_changed(const struct what_if *w, const struct pool_history *changed,
 			 const uint32_t *like, uint32_t orders, struct what_if_range *out);
