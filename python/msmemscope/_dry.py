@@ -5,6 +5,8 @@ computes nothing, and ends after a few steps.
 What the command must know of it are notes of the trace that start with "dry run: ": where the program died, which values it read that
 nobody had computed. src/cli/dry_notes.h has the same words.
 """
+import builtins
+import io
 import linecache
 import os
 import sys
@@ -293,11 +295,54 @@ def _listen_to_cuda():
     when_imported("torch._dynamo.convert_frame", _dynamo_is_here)
 
 
+class _Kept(io.RawIOBase):
+    """Standard input, of which what is read is kept for the runs that follow."""
+
+    def __init__(self, source, path):
+        self._source, self._kept = source, open(path, "ab", buffering=0)
+
+    def readable(self):
+        return True
+
+    def fileno(self):
+        return self._source.fileno()
+
+    def isatty(self):
+        return self._source.isatty()
+
+    def readinto(self, room):
+        count = self._source.readinto(room)
+        if count:
+            self._kept.write(bytes(room[:count]))
+        return count
+
+
+def _keep_input(path):
+    try:
+        if sys.stdin.isatty():
+            asks = builtins.input
+
+            def asked(prompt="", /):
+                line = asks(prompt)
+                with open(path, "a", encoding="utf-8") as kept:
+                    kept.write(line + "\n")
+                return line
+
+            builtins.input = asked
+        else:
+            raw = _Kept(sys.stdin.buffer.raw, path)
+            sys.stdin = io.TextIOWrapper(io.BufferedReader(raw), encoding=sys.stdin.encoding, errors=sys.stdin.errors)
+    except (AttributeError, OSError):  # no standard input, or another one
+        pass
+
+
 def begin(ended):
     """Before the first line of the script; `ended` as in _boot.begin()."""
     global _wanted, _ended, _listener
     _wanted, _ended = int(os.environ.get("MSMEMSCOPE_DRY_STEPS", "0")), ended
     _who.on_step = _step
+    if "MSMEMSCOPE_DRY_INPUT" in os.environ:
+        _keep_input(os.environ.pop("MSMEMSCOPE_DRY_INPUT"))
     if ctypes is not None:
         _listener = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(_range)
         collector.mscope_step_listener(ctypes.cast(_listener, ctypes.c_void_p).value)

@@ -29,6 +29,22 @@ static struct tensor as_matrix(const struct tensor *tensor, bool right)
 	return matrix;
 }
 
+/* What a product asks for, if there is one: the columns of the left matrix are the rows of the right one. */
+static uint64_t workspace_of_pair(struct op *op, const struct tensor *left_tensor,
+				  const struct tensor *right_tensor)
+{
+	struct tensor left = as_matrix(left_tensor, false);
+	struct tensor right = as_matrix(right_tensor, true);
+
+	if (left.dim_count < 2 || right.dim_count < 2 ||
+	    left.dims[left.dim_count - 1] != right.dims[right.dim_count - 2])
+		op_refuse(op, "the shapes of the matrices do not fit together");
+	return WORKSPACE_PRODUCT;
+}
+
+#define workspace_of_two(a) workspace_of_pair(&(a)->op, &(a)->self, &(a)->other)
+#define workspace_of_sum(a) workspace_of_pair(&(a)->op, &(a)->left, &(a)->right)
+
 /* The last two dimensions of a tensor, and how many such matrices there are in a shape of `batch`. */
 static struct shape batch_of(const struct tensor *left, const struct tensor *right)
 {
@@ -197,7 +213,7 @@ void matmul(const struct op *op, const struct tensor *out, const struct tensor *
 }
 
 #define PRODUCT(NAME)                                                                              \
-	OPERATOR_WITH_WORKSPACE(NAME, workspace_of_product, (tensor, self), (tensor, other),       \
+	OPERATOR_WITH_WORKSPACE(NAME, workspace_of_two, (tensor, self), (tensor, other),           \
 				(result, out), (int8, math))                                       \
 	{                                                                                          \
 		matmul(&a->op, &a->out, &a->self, &a->other, NULL);                                \
@@ -207,7 +223,7 @@ PRODUCT(Matmul)
 PRODUCT(BatchMatMul)
 PRODUCT(Mv)
 
-OPERATOR_WITH_WORKSPACE(Dot, workspace_of_product, (tensor, self), (tensor, other), (result, out))
+OPERATOR_WITH_WORKSPACE(Dot, workspace_of_two, (tensor, self), (tensor, other), (result, out))
 {
 	matmul(&a->op, &a->out, &a->self, &a->other, NULL);
 }
@@ -226,7 +242,7 @@ static struct matmul_sum sum_of(const struct tensor *added, const struct scalar 
 }
 
 #define SUM_OF_PRODUCT(NAME)                                                                       \
-	OPERATOR_WITH_WORKSPACE(NAME, workspace_of_product, (tensor, self), (tensor, left),        \
+	OPERATOR_WITH_WORKSPACE(NAME, workspace_of_sum, (tensor, self), (tensor, left),            \
 				(tensor, right), (scalar, beta), (scalar, alpha), (result, out),   \
 				(int8, math))                                                      \
 	{                                                                                          \
@@ -237,7 +253,7 @@ static struct matmul_sum sum_of(const struct tensor *added, const struct scalar 
 SUM_OF_PRODUCT(Addmm)
 SUM_OF_PRODUCT(Baddbmm)
 
-OPERATOR_WITH_WORKSPACE(InplaceAddmm, workspace_of_product, (tensor, self), (tensor, left),
+OPERATOR_WITH_WORKSPACE(InplaceAddmm, workspace_of_sum, (tensor, self), (tensor, left),
 			(tensor, right), (scalar, beta), (scalar, alpha), (int8, math))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
@@ -245,9 +261,8 @@ OPERATOR_WITH_WORKSPACE(InplaceAddmm, workspace_of_product, (tensor, self), (ten
 	matmul(&a->op, &a->self, &a->left, &a->right, &sum);
 }
 
-OPERATOR_WITH_WORKSPACE(Addmv, workspace_of_product, (tensor, self), (tensor, left),
-			(tensor, right), (scalar, alpha), (scalar, beta), (result, out),
-			(int8, math))
+OPERATOR_WITH_WORKSPACE(Addmv, workspace_of_sum, (tensor, self), (tensor, left), (tensor, right),
+			(scalar, alpha), (scalar, beta), (result, out), (int8, math))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 
@@ -276,9 +291,8 @@ static void add_batch(const struct op *op, const struct tensor *out, const struc
 	}
 }
 
-OPERATOR_WITH_WORKSPACE(Addbmm, workspace_of_product, (tensor, self), (tensor, left),
-			(tensor, right), (scalar, beta), (scalar, alpha), (result, out),
-			(int8, math))
+OPERATOR_WITH_WORKSPACE(Addbmm, workspace_of_sum, (tensor, self), (tensor, left), (tensor, right),
+			(scalar, beta), (scalar, alpha), (result, out), (int8, math))
 {
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 

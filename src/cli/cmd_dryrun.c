@@ -393,6 +393,7 @@ int cmd_dryrun(const struct options *options)
 		code = MSCOPE_EXIT_USAGE;
 	if (answer.count == 0 || r < 0 || is_refused(options, devices, torch))
 		goto out;
+	dry_keep_input();
 	while (r == 0 && done < answer.count) {
 		r = dry_run(options, &devices[done], torch, done == 0, &runs[done], &err);
 		done++;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +107,33 @@ static void direct_output(bool shown)
 	if (null >= 0)
 		(void)dup2(null, STDERR_FILENO);
 	(void)dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+static int kept_input = -1;
+
+void dry_keep_input(void)
+{
+	kept_input = memfd_create("dry run's input", MFD_CLOEXEC);
+}
+
+/* Standard input has been read when the first run ends. A terminal would be asked again by a program that nobody sees. */
+static void direct_input(bool shown, pid_t owner)
+{
+	char path[64];
+	int again;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)owner, kept_input);
+	if (shown && kept_input >= 0)
+		(void)setenv("MSMEMSCOPE_DRY_INPUT", path, 1);
+	else
+		(void)unsetenv("MSMEMSCOPE_DRY_INPUT");
+	if (shown)
+		return;
+	again = kept_input >= 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (again < 0)
+		again = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (again >= 0)
+		(void)dup2(again, STDIN_FILENO);
 }
 
 /* In the child. */
@@ -425,6 +453,7 @@ int dry_run(const struct options *options, const struct dry_device *device,
 	char home[PATH_MAX + 64], list[PATH_MAX + 16];
 	struct scratch scratch;
 	struct strbuf preload = {0};
+	const pid_t owner = getpid();
 	pid_t child = -1;
 	int r = tree_prefix(home, PATH_MAX, err);
 
@@ -444,6 +473,7 @@ int dry_run(const struct options *options, const struct dry_device *device,
 	if (child == 0) {
 		release_signals();
 		direct_output(shown);
+		direct_input(shown, owner);
 		if (device->card != NULL)
 			set_cuda(device, torch, strbuf_str(&preload));
 		else

@@ -74,6 +74,8 @@ struct dry_result {
 int dry_run(const struct options *options, const struct dry_device *device,
 	    const struct dry_torch *torch, bool shown, struct dry_result *result,
 	    struct mscope_error *err);
+/* A file without a name for what the first run, the one that is shown, reads of its standard input; the others read it again. */
+void dry_keep_input(void);
 void dry_fini(struct dry_result *result);
 
 /*

@@ -82,11 +82,11 @@ def fixture_torch(program, out):
 
 @pytest.fixture(name="dryrun")
 def fixture_dryrun(msmemscope, torch, out):
-    def run(text, *words):
+    def run(text, *words, **options):
         script = out / "script.py"
         script.write_text("import torch\nMIB = 1 << 20\n" + text)
         environment = {"PYTHONPATH": torch, "LD_LIBRARY_PATH": torch / "torch/lib"}
-        return msmemscope("dryrun", *(words or ("--device=cuda:64M",)), "--", "python3", script, env=environment)
+        return msmemscope("dryrun", *(words or ("--device=cuda:64M",)), "--", "python3", script, env=environment, **options)
     return run
 
 
@@ -123,6 +123,18 @@ def test_a_number_that_was_copied_is_known_until_something_runs(dryrun):
                  "print(torch.lib.client_read(a + 65536))\n").check()
     assert "script.py:6 torch.lib.client_read(a) read as it was when it was copied to the card" in run.stdout
     assert "script.py:7 torch.lib.client_read(a + 65536) read as 0" in run.stdout
+
+
+@pytest.mark.parametrize("text", ["assert input() == 'yes'\nassert input() == 'no'\n", "import sys\nassert sys.stdin.read() == 'yes\\nno\\n'\n",
+                                  "import sys\nassert [line for line in sys.stdin] == ['yes\\n', 'no\\n']\n"])
+def test_each_run_reads_the_same_input(dryrun, text):
+    """There are three runs; the second card would have none without the first one's input."""
+    reader, writer = os.pipe()
+    os.write(writer, b"yes\nno\n")
+    os.close(writer)
+    run = dryrun(f"{text}a = torch.take(10 * MIB)\n", "--device=cuda:64M,cuda:32M", stdin=reader).check()
+    os.close(reader)
+    assert re.search(r"^  cuda:32M    fits, 22\.0 MiB left$", run.stdout, re.M)
 
 
 def test_a_loop_for_a_value_ends(dryrun):

@@ -214,6 +214,26 @@ static void products_ask_for_the_workspace_of_real_ones(void **state)
 	aclDestroyTensor(c);
 }
 
+static void matrices_of_other_shapes_have_no_product(void **state)
+{
+	float data[12] = {0};
+	aclTensor *a = floats(data, DIMS(2, 3));
+	aclTensor *b = floats(data, DIMS(2, 2));
+	aclTensor *c = floats(data, DIMS(2, 2));
+	aclOpExecutor *executor;
+	uint64_t bytes;
+
+	(void)state;
+	assert_int_equal(aclnnMatmulGetWorkspaceSize(a, b, c, 0, &bytes, &executor),
+			 ACLNN_ERR_PARAM_INVALID);
+	assert_string_equal(
+		aclGetRecentErrMsg(),
+		"error 161002: simnpu: aclnnMatmul: the shapes of the matrices do not fit together");
+	aclDestroyTensor(a);
+	aclDestroyTensor(b);
+	aclDestroyTensor(c);
+}
+
 static void sums_and_maxima_run_along_dimensions(void **state)
 {
 	float in[] = {1, 2, 3, 4, 5, NAN, 7, 8, 9, 10, 11, 12};
@@ -540,6 +560,7 @@ int main(void)
 		cmocka_unit_test(short_reals_are_rounded),
 		cmocka_unit_test(a_scalar_equals_what_was_made_of_it),
 		cmocka_unit_test(products_ask_for_the_workspace_of_real_ones),
+		cmocka_unit_test(matrices_of_other_shapes_have_no_product),
 		cmocka_unit_test(sums_and_maxima_run_along_dimensions),
 		cmocka_unit_test(softmax_survives_large_numbers),
 		cmocka_unit_test(lists_are_put_together),
