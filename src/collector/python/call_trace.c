@@ -101,7 +101,7 @@ static struct {
 #undef X
 } trace;
 
-/* What is known of a code number. */
+/* What is known of a function. */
 enum code_class {
 	CODE_UNKNOWN = 0,
 	CODE_PLAIN = 1,
@@ -110,8 +110,7 @@ enum code_class {
 	CODE_LIBRARY = 4,  /* module level of the standard library or of site-packages */
 };
 
-#define C_FUNCTIONS 2048u      /* slots for texts of C functions, a power of two */
-#define CODES	    (1u << 20) /* numbers whose class is kept */
+#define C_FUNCTIONS 2048u /* slots for texts of C functions, a power of two */
 
 struct c_function {
 	const void *definition; /* PyMethodDef, NULL: empty */
@@ -136,7 +135,6 @@ struct call_state {
 	uint32_t depth; /* may be larger than what is remembered */
 	struct entered entered[DEPTH];
 	struct c_function functions[C_FUNCTIONS];
-	uint8_t classes[CODES];
 };
 
 /* ---- records ---- */
@@ -224,17 +222,19 @@ static MSCOPE_COLD enum code_class find_class(const void *code)
 										     : CODE_PLAIN;
 }
 
-MSCOPE_INLINE enum code_class class_of(struct writer *w, uint32_t id, const void *code)
+/* `slot`: NULL where there is none. */
+MSCOPE_INLINE enum code_class class_of(struct code_slot *slot, const void *code)
 {
-	uint8_t *known = id != 0 && id < CODES ? &w->calls->classes[id] : NULL;
 	enum code_class class;
 
-	if (known != NULL && *known != CODE_UNKNOWN)
-		return *known;
+	if (MSCOPE_LIKELY(slot != NULL && slot->class != CODE_UNKNOWN))
+		return (enum code_class)slot->class;
 	/* Functions of our own have no number; they are not imported by others. */
-	class = id != 0 ? find_class(code) : is_dispatch(code) ? CODE_DISPATCH : CODE_PLAIN;
-	if (known != NULL)
-		*known = (uint8_t) class;
+	class = slot != NULL && slot->id != 0 ? find_class(code)
+		: is_dispatch(code)	      ? CODE_DISPATCH
+					      : CODE_PLAIN;
+	if (slot != NULL)
+		slot->class = (uint16_t) class;
 	return class;
 }
 
@@ -466,6 +466,7 @@ static bool is_import(const struct call_state *calls, enum code_class class)
 
 MSCOPE_INLINE void on_call(struct writer *w, const void *code, const char *module)
 {
+	struct code_slot *slot;
 	enum code_class class;
 	uint32_t id;
 
@@ -473,8 +474,9 @@ MSCOPE_INLINE void on_call(struct writer *w, const void *code, const char *modul
 		w->calls_left_out++;
 		return;
 	}
-	id = writer_code(w, code);
-	class = class_of(w, id, code);
+	slot = writer_code_slot(w, code);
+	id = slot == NULL ? 0 : slot->id;
+	class = class_of(slot, code);
 	if (MSCOPE_UNLIKELY(class >= CODE_IMPORTER) && trace.imports)
 		class = CODE_PLAIN;
 	if (MSCOPE_UNLIKELY(class == CODE_IMPORTER)) {

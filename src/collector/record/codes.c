@@ -13,9 +13,6 @@
 #include "collector/memory.h"
 #include "collector/quiet.h"
 
-#define CODE_SLOTS 4096u /* a power of two */
-#define SET_SLOTS  4u
-
 /* Of the frames of a site, the last ones are kept for the user's own. */
 #define SITE_USER_FRAMES 4u
 
@@ -24,19 +21,7 @@ enum code_kind {
 	CODE_OTHERS = 2,  /* not the user's own */
 };
 
-struct code_slot {
-	uint64_t print; /* 0: empty */
-	uint32_t id;	/* 0: not to be named */
-	uint32_t kinds; /* of enum code_kind */
-};
-
-struct known_codes {
-	struct code_slot slots[CODE_SLOTS];
-	char file[INTERP_PATH_MAX];
-	char name[INTERP_NAME_MAX];
-};
-
-_Static_assert(SET_SLOTS * sizeof(struct code_slot) == 64, "a set is one cache line");
+_Static_assert(CODE_SET_SLOTS * sizeof(struct code_slot) == 64, "a set is one cache line");
 
 /* ---- files that have another name for people ---- */
 
@@ -172,8 +157,8 @@ static uint32_t kinds_of(const struct known_codes *codes, uint32_t file_bytes, u
 	return kinds;
 }
 
-static MSCOPE_COLD const struct code_slot *define(struct writer *w, struct code_slot *set,
-						  uint64_t print, const void *code)
+static MSCOPE_COLD struct code_slot *define(struct writer *w, struct code_slot *set, uint64_t print,
+					    const void *code)
 {
 	const struct interp_layout *at = &interp.at;
 	struct known_codes *codes = w->codes;
@@ -216,8 +201,8 @@ static MSCOPE_COLD const struct code_slot *define(struct writer *w, struct code_
 		id = w->next_code++;
 		kinds = kinds_of(codes, (uint32_t)file, (uint32_t)name);
 	}
-	memmove(set + 1, set, (SET_SLOTS - 1) * sizeof(*set));
-	set[0] = (struct code_slot){.print = print, .id = id, .kinds = kinds};
+	memmove(set + 1, set, (CODE_SET_SLOTS - 1) * sizeof(*set));
+	set[0] = (struct code_slot){.print = print, .id = id, .kinds = (uint16_t)kinds};
 	return set;
 }
 
@@ -230,8 +215,7 @@ static MSCOPE_COLD bool codes_map(struct writer *w)
 	return w->codes != NULL;
 }
 
-/* The slot of a function, defined when it is new; NULL: it cannot be read, or there is no room. */
-static const struct code_slot *code_slot(struct writer *w, const void *code)
+struct code_slot *writer_code_slot_slow(struct writer *w, const void *code)
 {
 	struct code_slot *set;
 	uint64_t print;
@@ -243,10 +227,9 @@ static const struct code_slot *code_slot(struct writer *w, const void *code)
 		return NULL;
 	if (MSCOPE_UNLIKELY(w->codes == NULL) && !codes_map(w))
 		return NULL;
-	print = interp_code_print(&interp.at, code);
-	print = (print ^ print >> 32) * UINT64_C(0x9e3779b97f4a7c15) | 1;
-	set = &w->codes->slots[print >> 40 & (CODE_SLOTS - SET_SLOTS)];
-	for (i = 0; i < SET_SLOTS; i++) {
+	print = code_print(code);
+	set = code_set(w, print);
+	for (i = 0; i < CODE_SET_SLOTS; i++) {
 		if (MSCOPE_LIKELY(set[i].print == print))
 			return &set[i];
 	}
@@ -255,7 +238,7 @@ static const struct code_slot *code_slot(struct writer *w, const void *code)
 
 uint32_t writer_code(struct writer *w, const void *code)
 {
-	const struct code_slot *slot = code_slot(w, code);
+	const struct code_slot *slot = writer_code_slot(w, code);
 
 	return slot == NULL ? 0 : slot->id;
 }
@@ -284,7 +267,7 @@ static struct frame_counts number_frames(struct writer *w, uint32_t count, bool 
 
 	for (i = 0; i < count; i++) {
 		struct interp_frame frame = w->python_frames[i];
-		const struct code_slot *slot = code_slot(w, frame.code);
+		const struct code_slot *slot = writer_code_slot(w, frame.code);
 		struct numbered_frame numbered = {.offset = frame.offset};
 
 		if (slot != NULL && !(site && (slot->kinds & CODE_PASSING))) {

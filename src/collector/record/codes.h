@@ -7,6 +7,53 @@
 
 #include "collector/record/writer.h"
 
+#define CODE_SLOTS     4096u /* a power of two */
+#define CODE_SET_SLOTS 4u
+
+struct code_slot {
+	uint64_t print; /* 0: empty */
+	uint32_t id;	/* 0: not to be named */
+	uint16_t kinds;
+	uint16_t class; /* the Python trace's, 0: not known yet */
+};
+
+struct known_codes {
+	_Alignas(64) struct code_slot slots[CODE_SLOTS];
+	char file[INTERP_PATH_MAX];
+	char name[INTERP_NAME_MAX];
+};
+
+MSCOPE_INLINE uint64_t code_print(const void *code)
+{
+	uint64_t print = interp_code_print(&interp.at, code);
+
+	return (print ^ print >> 32) * UINT64_C(0x9e3779b97f4a7c15) | 1;
+}
+
+MSCOPE_INLINE struct code_slot *code_set(struct writer *w, uint64_t print)
+{
+	return &w->codes->slots[print >> 40 & (CODE_SLOTS - CODE_SET_SLOTS)];
+}
+
+/*
+ * The slot of a function, defined when it is new; NULL: it cannot be read, or there is no room. Valid until the next function is
+ * defined.
+ */
+struct code_slot *writer_code_slot_slow(struct writer *w, const void *code);
+
+MSCOPE_INLINE struct code_slot *writer_code_slot(struct writer *w, const void *code)
+{
+	/* A writer with codes has seen an interpreter whose layout holds. */
+	if (MSCOPE_LIKELY(w->codes != NULL)) {
+		uint64_t print = code_print(code);
+		struct code_slot *slot = code_set(w, print);
+
+		if (MSCOPE_LIKELY(slot->print == print))
+			return slot;
+	}
+	return writer_code_slot_slow(w, code);
+}
+
 /*
  * Number of a code object for records of this writer, defined when it is new. 0: a function of our own package, or an object
  * that cannot be read; such a frame is left out. The caller's thread keeps the object alive.
