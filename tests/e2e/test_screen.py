@@ -207,8 +207,8 @@ def test_quiet_hides_no_finding(launch, script, option):
 
 def test_a_killed_run_and_a_damaged_trace_fit_and_say_so(msmemscope, program, out):
     run = msmemscope("--", *program("threads", 2, 20000)).check()
-    trace = run.project().path / "trace.msc"
-    trace.write_bytes(trace.read_bytes()[:-3000])
+    trace = out / "cut.msc"
+    trace.write_bytes((run.project().path / "trace.msc").read_bytes()[:-3000])
     done = msmemscope("info", "--json", trace, output=False)
     assert done.returncode == 3
     [process] = check_document(done.stdout)["processes"]
