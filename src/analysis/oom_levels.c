@@ -99,15 +99,29 @@ int levels_walk(struct levels *levels, struct replay *replay,
 /* One number of a past. */
 static uint32_t past_get(const unsigned char *past, enum level_width width, uint32_t sample)
 {
-	uint32_t number = 0;
+	uint16_t narrow;
+	uint32_t wide;
 
-	memcpy(&number, past + ((size_t)sample << width), (size_t)1 << width);
-	return number;
+	if (width == LEVEL_BYTES)
+		return past[sample];
+	if (width == LEVEL_NARROW) {
+		memcpy(&narrow, past + sample * sizeof(narrow), sizeof(narrow));
+		return narrow;
+	}
+	memcpy(&wide, past + sample * sizeof(wide), sizeof(wide));
+	return wide;
 }
 
 static void past_set(unsigned char *past, enum level_width width, uint32_t sample, uint32_t number)
 {
-	memcpy(past + ((size_t)sample << width), &number, (size_t)1 << width);
+	uint16_t narrow = (uint16_t)number;
+
+	if (width == LEVEL_BYTES)
+		past[sample] = (uint8_t)number;
+	else if (width == LEVEL_NARROW)
+		memcpy(past + sample * sizeof(narrow), &narrow, sizeof(narrow));
+	else
+		memcpy(past + sample * sizeof(number), &number, sizeof(number));
 }
 
 static size_t past_bytes(enum level_width width)

@@ -27,11 +27,14 @@ uint64_t live_key(const struct blocks *blocks, uint32_t slot)
 		       : *map_get(&blocks->live.keys, (struct map_key){slot, 0});
 }
 
-static inline bool is_it(const struct blocks *blocks, const struct live_entry *entry, uint32_t tag,
-			 uint8_t space, uint64_t key)
+static inline bool is_it(const struct blocks *blocks, const struct live_entry *entry, uint8_t space,
+			 uint64_t key)
 {
-	return entry->tag == tag && blocks->all[entry->slot].space == space &&
-	       live_key(blocks, entry->slot) == key;
+	const struct block *block = &blocks->all[entry->slot];
+
+	return block->space == space &&
+	       (MSCOPE_LIKELY(!block->keyed) ? block->address == key
+					     : live_key(blocks, entry->slot) == key);
 }
 
 /* Into the first free entry from its home on. The table is never full. */
@@ -73,14 +76,18 @@ void live_fini(struct live *live)
 const struct live_entry *live_get(const struct blocks *blocks, uint8_t space, uint64_t key)
 {
 	const struct live *live = &blocks->live;
-	uint32_t tag = tag_of(space, key);
-	size_t i = tag & live->mask;
+	const struct live_entry *entries = live->entries;
+	uint32_t tag;
+	size_t i;
 
 	if (live->count == 0)
 		return NULL;
-	while (live->entries[i].slot != FREE && !is_it(blocks, &live->entries[i], tag, space, key))
-		i = (i + 1) & live->mask;
-	return live->entries[i].slot != FREE ? &live->entries[i] : NULL;
+	tag = tag_of(space, key);
+	for (i = tag & live->mask; entries[i].slot != FREE; i = (i + 1) & live->mask) {
+		if (entries[i].tag == tag && is_it(blocks, &entries[i], space, key))
+			return &entries[i];
+	}
+	return NULL;
 }
 
 int live_put(struct blocks *blocks, uint8_t space, uint64_t key, uint32_t slot)
