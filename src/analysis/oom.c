@@ -296,44 +296,6 @@ struct growth {
 	enum level_series kind;
 };
 
-/* Whether two instructions are of one line: the condition of a loop is compiled twice. */
-static bool is_one_line(struct replay *replay, const struct python_place *a,
-			const struct python_place *b)
-{
-	char *line;
-	bool same;
-
-	if (a->code != b->code || a->offset == b->offset)
-		return a->code == b->code;
-	line = strdup(replay_place_text(replay, a));
-	same = line != NULL && strcmp(line, replay_place_text(replay, b)) == 0;
-	free(line);
-	return same;
-}
-
-/* Whether the refused request was made where the blocks of a place come from, as far as can be known. */
-static bool is_own_place(struct replay *replay, const struct oom *oom,
-			 const struct level_place *place)
-{
-	uint32_t n, m, i;
-	const struct python_place *x, *y;
-	const uint32_t *a, *b;
-
-	if (place->stack == 0)
-		return place->size_bytes == oom->requested_bytes;
-	x = replay_places(replay, place->stack, &n);
-	y = replay_places(replay, oom->stack, &m);
-	if (n > 0 && m > 0)
-		return is_one_line(replay, &x[0], &y[0]);
-	a = replay_frames(replay, place->stack, &n);
-	b = replay_frames(replay, oom->stack, &m);
-	for (i = 0; i < n && i < m; i++) {
-		if (replay_frame(replay, a[i])->address != replay_frame(replay, b[i])->address)
-			return false;
-	}
-	return n > 0 && m > 0;
-}
-
 /* Blocks of a program that does nothing but allocate, from which it is growth; and those of one place in a row. */
 #define GROWTH_BLOCKS 8u
 #define ROW_BLOCKS    4u
@@ -352,7 +314,7 @@ static bool is_row(const struct oom_state *state, struct replay *replay, const s
 		usage->frees * 8 <= usage->allocations - usage->frees) &&
 	       oom->requested_bytes / 2 <= hold->largest &&
 	       hold->largest / 2 <= oom->requested_bytes &&
-	       levels_never_fell(&state->levels, place) && is_own_place(replay, oom, place);
+	       levels_never_fell(&state->levels, place) && levels_is_of(replay, place, oom);
 }
 
 /*
@@ -366,7 +328,7 @@ static bool is_filling(const struct oom_state *state, struct replay *replay, con
 		return false;
 	if (usage->live_blocks < GROWTH_BLOCKS)
 		return true;
-	if (place != NULL && is_own_place(replay, oom, place))
+	if (place != NULL && levels_is_of(replay, place, oom))
 		return false;
 	return usage->live_blocks < 2 * GROWTH_BLOCKS ||
 	       oom->requested_bytes / 2 > state->levels.pools[index].largest_request;
@@ -593,7 +555,7 @@ static bool is_one_more(const struct oom_state *state, const struct survey *surv
 			continue;
 		bytes += hold->bytes;
 		blocks += hold->blocks;
-		kept |= is_own_place(survey->replay, oom, place);
+		kept |= levels_is_of(survey->replay, place, oom);
 	}
 	if (state->levels.steps > 0)
 		return kept && beyond <= oom->requested_bytes;

@@ -575,3 +575,39 @@ uint64_t levels_usual(const struct levels *levels, size_t usage)
 	/* While it still rises, nothing is usual. */
 	return usual > early + early / 4 || !is_working(pool, middle) ? 0 : usual;
 }
+
+/* Whether two instructions are of one line: the condition of a loop is compiled twice. */
+static bool is_one_line(struct replay *replay, const struct python_place *a,
+			const struct python_place *b)
+{
+	char *line;
+	bool same;
+
+	if (a->code != b->code || a->offset == b->offset)
+		return a->code == b->code;
+	line = strdup(replay_place_text(replay, a));
+	same = line != NULL && strcmp(line, replay_place_text(replay, b)) == 0;
+	free(line);
+	return same;
+}
+
+bool levels_is_of(struct replay *replay, const struct level_place *place, const struct oom *oom)
+{
+	uint32_t n, m, i;
+	const struct python_place *x, *y;
+	const uint32_t *a, *b;
+
+	if (place->stack == 0)
+		return place->size_bytes == oom->requested_bytes;
+	x = replay_places(replay, place->stack, &n);
+	y = replay_places(replay, oom->stack, &m);
+	if (n > 0 && m > 0)
+		return is_one_line(replay, &x[0], &y[0]);
+	a = replay_frames(replay, place->stack, &n);
+	b = replay_frames(replay, oom->stack, &m);
+	for (i = 0; i < n && i < m; i++) {
+		if (replay_frame(replay, a[i])->address != replay_frame(replay, b[i])->address)
+			return false;
+	}
+	return n > 0 && m > 0;
+}

@@ -135,4 +135,7 @@ bool levels_are_steady(const struct levels *levels, size_t usage, uint64_t now);
 /* The most that a pool had in use before the step, or before the last quarter of the run without steps; 0: nothing is usual yet. */
 uint64_t levels_usual(const struct levels *levels, size_t usage);
 
+/* Whether a request that was refused was made where the blocks of a place come from, as far as can be known. */
+bool levels_is_of(struct replay *replay, const struct level_place *place, const struct oom *oom);
+
 #endif
