@@ -491,11 +491,14 @@ static int copy_shares(const struct decompose *d, const struct replay *replay,
 	}
 	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
 		const struct usage *usage = replay_usage(replay, block);
-		struct share *share =
-			usage == NULL ? NULL
+		struct share *share;
+
+		/* The state of a damaged trace may lack a usage. */
+		if (usage != NULL && (size_t)(usage - usages) >= d->live_count)
+			continue;
+		share = usage == NULL ? NULL
 				      : share_of_copy(out, &room, d->share_count,
 						      (uint32_t)(usage - usages), block->owner);
-
 		if (share == NULL)
 			return -ENOMEM;
 		share->end_bytes += block->size_bytes;
