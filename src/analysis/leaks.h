@@ -60,7 +60,7 @@ struct leaks_place {
 	uint64_t freed_usual; /* blocks freed within that age, */
 	uint64_t freed;	      /* of so many freed at all */
 	double bytes_per_step; /* growth, with an interval of 95 % */
-	double bytes_low, bytes_high;
+	double bytes_per_step_low, bytes_per_step_high;
 	double blocks_per_step;
 	uint32_t first_step, last_step; /* of the growth; 0: there is none */
 	uint32_t rises;			/* steps in which it grew for good, */

@@ -365,8 +365,8 @@ void leaks_take_judgement(const struct judge *j, struct leaks_place *place, cons
 		return;
 	}
 	place->bytes_per_step = judgement->rate;
-	place->bytes_low = judgement->rate_low;
-	place->bytes_high = judgement->rate_high;
+	place->bytes_per_step_low = judgement->rate_low;
+	place->bytes_per_step_high = judgement->rate_high;
 	place->blocks_per_step = judgement->block_rate;
 }
 

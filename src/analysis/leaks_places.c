@@ -53,41 +53,8 @@ static bool is_gpu(const struct replay *replay, uint32_t device)
 static void fold(struct leaks_place *to, const struct leaks_place *from)
 {
 	to->call_sites += from->call_sites == 0 ? 1 : from->call_sites;
-	to->blocks += from->blocks;
-	to->bytes += from->bytes;
-	to->listed_blocks += from->listed_blocks;
 	to->listed_bytes += from->listed_blocks == 0 ? from->bytes : from->listed_bytes;
-	to->late_blocks += from->late_blocks;
-	to->overdue_blocks += from->overdue_blocks;
-	to->overdue_bytes += from->overdue_bytes;
-	to->young_blocks += from->young_blocks;
-	to->young_bytes += from->young_bytes;
-	to->freed += from->freed;
-	to->freed_usual += from->freed_usual;
-	to->bytes_per_step += from->bytes_per_step;
-	to->bytes_low += from->bytes_low;
-	to->bytes_high += from->bytes_high;
-	to->blocks_per_step += from->blocks_per_step;
-	to->bound_per_step += from->bound_per_step;
-	to->share += from->share;
-	if (from->usual_age > to->usual_age)
-		to->usual_age = from->usual_age;
-	if (from->first_step != 0 && (to->first_step == 0 || from->first_step < to->first_step))
-		to->first_step = from->first_step;
-	if (from->last_step > to->last_step)
-		to->last_step = from->last_step;
-	if (from->rises > to->rises)
-		to->rises = from->rises;
-	if (from->rise_steps > to->rise_steps)
-		to->rise_steps = from->rise_steps;
-	if (from->quiet < to->quiet)
-		to->quiet = from->quiet;
-	if (from->pause > to->pause)
-		to->pause = from->pause;
-	if (from->size_min < to->size_min)
-		to->size_min = from->size_min;
-	if (from->size_max > to->size_max)
-		to->size_max = from->size_max;
+#include "findings/place_sums.def"
 }
 
 /* A place becomes a part of the rest of its verdict and pool. */

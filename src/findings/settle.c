@@ -226,34 +226,10 @@ static int join_place(struct findings *found, struct finding_place *to,
 	if (strcmp(to->owner, from->owner) != 0)
 		to->owner = "";
 	to->call_sites += from->call_sites;
-	to->blocks += from->blocks;
-	to->bytes += from->bytes;
 	to->leaked_blocks += from->leaked_blocks;
 	to->leaked_bytes += from->leaked_bytes;
-	to->listed_blocks += from->listed_blocks;
 	to->listed_bytes += from->listed_bytes;
-	to->late_blocks += from->late_blocks;
-	to->overdue_blocks += from->overdue_blocks;
-	to->overdue_bytes += from->overdue_bytes;
-	to->young_blocks += from->young_blocks;
-	to->young_bytes += from->young_bytes;
-	to->freed += from->freed;
-	to->freed_usual += from->freed_usual;
-	to->bytes_per_step += from->bytes_per_step;
-	to->bytes_per_step_low += from->bytes_per_step_low;
-	to->bytes_per_step_high += from->bytes_per_step_high;
-	to->blocks_per_step += from->blocks_per_step;
-	to->bound_per_step += from->bound_per_step;
-	to->share += from->share;
-	if (from->usual_age > to->usual_age)
-		to->usual_age = from->usual_age;
-	widen(&to->first_step, from->first_step);
-	raise_to(&to->last_step, from->last_step);
-	raise_to(&to->rises, from->rises);
-	raise_to(&to->rise_steps, from->rise_steps);
-	if (from->quiet < to->quiet)
-		to->quiet = from->quiet;
-	raise_to(&to->pause, from->pause);
+#include "findings/place_sums.def"
 	if (from->every != to->every)
 		to->every = 0;
 	/* Each of them has to be decided. */
@@ -261,8 +237,6 @@ static int join_place(struct findings *found, struct finding_place *to,
 		to->more_steps == 0 || from->more_steps == 0 || to->by_quiet != from->by_quiet ? 0
 		: from->more_steps > to->more_steps ? from->more_steps
 						    : to->more_steps;
-	widen(&to->size_min, from->size_min);
-	raise_to(&to->size_max, from->size_max);
 	to->beside_pool = to->beside_pool || from->beside_pool;
 	if (to->keepers.count == 0)
 		to->keepers = from->keepers;

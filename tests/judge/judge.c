@@ -344,8 +344,8 @@ static void run_cell(const struct shape *shape, uint32_t steps, bool stacks, boo
 		if (verdict == GROWTH_LEAK && shape->truth == LEAKING && P.spots[0].rate > 0 &&
 		    stacks && !timed) {
 			rates++;
-			rates_right += P.spots[0].rate >= place->bytes_low &&
-				       P.spots[0].rate <= place->bytes_high;
+			rates_right += P.spots[0].rate >= place->bytes_per_step_low &&
+				       P.spots[0].rate <= place->bytes_per_step_high;
 		}
 		program_end();
 	}

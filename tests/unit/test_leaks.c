@@ -628,7 +628,8 @@ static void blocks_of_many_sizes_that_stay_by_a_beat_are_a_leak(void **state)
 	assert_int_equal(f->places[0].list_count, 2 * 28);
 	for (k = 0; k < f->places[0].list_count; k++)
 		assert_int_not_equal(f->places[0].list[k].step, 7);
-	assert_true(f->places[0].bytes_low < 300000 && f->places[0].bytes_high > 299000);
+	assert_true(f->places[0].bytes_per_step_low < 300000 &&
+		    f->places[0].bytes_per_step_high > 299000);
 	assert_int_equal(f->suspects, 1);
 	assert_int_equal(f->places[1].list_count, 3);
 	assert_non_null(strstr(told(p), "Its blocks have many sizes"));
