@@ -118,26 +118,11 @@ uint64_t writers_time_ns(struct run *run, uint64_t now_ns)
 	return now_ns;
 }
 
-/*
- * A chunk between the one that is read and the newest of its writer is read later, perhaps much later where the engine lags: its pages,
- * which looking at its header has mapped, are not ours until then.
- */
-static void let_wait(struct run *run, uint32_t writer)
-{
-	const struct stream *s = stream_get(run, writer);
-	const struct piece *piece =
-		s == NULL || s->piece_count < s->next + 3 ? NULL : &s->pieces[s->piece_count - 2];
-
-	if (piece != NULL && !piece->packed && run->chunks[piece->number] != NULL)
-		(void)madvise(run->chunks[piece->number], run->chunk_bytes, MADV_DONTNEED);
-}
-
 static int scan_chunk(struct run *run, uint32_t number, bool final, bool *out_taken)
 {
 	const struct chunk *chunk = chunk_map(run, number);
 	struct piece piece = {.number = number};
-	uint32_t magic, writer;
-	int r;
+	uint32_t magic;
 
 	*out_taken = false;
 	if (chunk == NULL)
@@ -165,11 +150,7 @@ static int scan_chunk(struct run *run, uint32_t number, bool final, bool *out_ta
 		piece.base_ns =
 			run->returned_ns > 0 ? run->returned_ns : run_header(run)->monotonic_ns;
 	}
-	writer = chunk->writer;
-	r = piece_add(run, writer, &piece);
-	if (r == 0)
-		let_wait(run, writer);
-	return r;
+	return piece_add(run, chunk->writer, &piece);
 }
 
 /* Chunks that the file has. */
