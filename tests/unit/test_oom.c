@@ -513,7 +513,7 @@ struct shorty {
 	uint32_t stack; /* of what it does from now on */
 };
 
-#define KEEP 1u
+#define KEEPS 1u
 
 static uint64_t take(struct shorty *s, uint64_t bytes)
 {
@@ -567,7 +567,7 @@ static enum oom_cause play_short(struct shorty *s, unsigned kind)
 
 	switch (kind) {
 	case 0: /* the same again and again */
-		s->stack = random_from(0, 1) != 0 ? KEEP : 0;
+		s->stack = random_from(0, 1) != 0 ? KEEPS : 0;
 		count = (unsigned)random_from(4, 12);
 		size = 1000 * MIB / (count + 1) / 512 * 512 + 512;
 		size += random_from(0, (1000 * MIB - size * count) / count / 512) * 512;
@@ -620,7 +620,7 @@ static void causes_of_short_programs_are_true(void **state)
 		struct strbuf why = {0};
 		enum oom_cause cause;
 
-		maker_stack(&p->w[0], p->now++, KEEP, &frame, 1);
+		maker_stack(&p->w[0], p->now++, KEEPS, &frame, 1);
 		cause = play_short(&s, round / 2 % 6);
 		play(p);
 		verdict = verdict_of(p);
