@@ -42,9 +42,10 @@ int advising_offer(struct advising *advising, struct advise_offer *offer)
 	if (array_reserve(&advising->offers, &advising->offer_room, advising->offer_count + 1,
 			  sizeof(*advising->offers)) != 0)
 		return -ENOMEM;
-	if (advising->reserves) {
-		int status = reserving_play(&advising->reserving, &advising->editor,
-					    offer->rule == ADVISE_RULE_offload, &offer->reserved);
+	/* When a program drops what it has offloaded is not recorded, and the pool's segments depend on it. */
+	if (advising->reserves && offer->rule != ADVISE_RULE_offload) {
+		int status =
+			reserving_play(&advising->reserving, &advising->editor, &offer->reserved);
 
 		if (status != 0)
 			return status;

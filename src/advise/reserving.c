@@ -341,18 +341,16 @@ static void add_margin(struct what_if_range *range)
 	range->high += margin;
 }
 
-int reserving_play(struct reserving *r, const struct editor *editor, bool vague,
-		   struct what_if_range *out)
+int reserving_play(struct reserving *r, const struct editor *editor, struct what_if_range *out)
 {
-	static const int shifts[] = {0, 2, 8, -2, -8, -32};
-	size_t count = sizeof(shifts) / sizeof(shifts[0]) - !vague;
+	static const int shifts[] = {0, 2, 8, -2, -8};
 	struct what_if_range range = {UINT64_MAX, 0};
 	int status = editor->unlisted ? -ENOMEM : 0;
 
 	if (r->played > EVENTS_ALL)
 		return status;
 	r->played += (uint64_t)PLAYS * r->of.history->event_count;
-	for (size_t i = 0; i < count && status == 0; i++) {
+	for (size_t i = 0; i < MSCOPE_COUNT(shifts) && status == 0; i++) {
 		struct pool_history changed = {0};
 		uint32_t *like = NULL;
 

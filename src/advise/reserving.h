@@ -35,9 +35,9 @@ void reserving_fini(struct reserving *reserving);
 
 /*
  * The peak that is reserved after what is edited; `out` stays as it is where it cannot be said within 10 %. A program drops a block a little
- * earlier or later than the editor says, so that this is played, too; `vague`: much earlier. 0 or -ENOMEM.
+ * earlier or later than the editor says, so that this is played, too. 0 or -ENOMEM.
  */
-int reserving_play(struct reserving *reserving, const struct editor *editor, bool vague,
+int reserving_play(struct reserving *reserving, const struct editor *editor,
 		   struct what_if_range *out);
 
 #endif

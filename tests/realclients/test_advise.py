@@ -47,11 +47,12 @@ def test_what_the_pool_reserves_after_a_change_is_in_the_range(client):
         if "reserved_high" in one:
             low, high, ranges = one["reserved_low"], one["reserved_high"], ranges + 1
             assert one["peak_bytes"] <= low <= reserved <= high <= 1.1 * low and high < pool["reserved_peak"], (line, one)
-    assert ranges >= 5
+    assert ranges >= 3
+    assert not any("reserved_high" in one for one in pool["advice"] if one["rule"] == "offload"), pool
     assert all("reserved_high" in said["checkpoint", "Block", which] for which in ("first half", "every other")), said
     head, *shown = text.splitlines()
     assert f"{pool['reserved_peak'] / 2 ** 20:.0f} MiB reserved, step " in head
-    assert any(re.search(r"  (?:checkpoint|offload) \w+ .*  reserves [\d.]+-[\d.]+ MiB  +torch_advise.py:\d+", line) for line in shown), text
+    assert any(re.search(r"  checkpoint \w+ .*  reserves [\d.]+-[\d.]+ MiB  +torch_advise.py:\d+", line) for line in shown), text
 
 
 def test_each_figure_is_what_the_changed_program_needs(client):
