@@ -150,6 +150,13 @@ static int fluctuation_step(void *state, struct replay *replay, uint32_t step, b
 	return r;
 }
 
+static void keep_extreme(struct words *words, struct extreme *extreme)
+{
+	KEEP(words, extreme->step);
+	KEEP(words, extreme->min_bytes);
+	KEEP(words, extreme->max_bytes);
+}
+
 static int fluctuation_keep(void *state, const struct replay *replay, struct words *words)
 {
 	struct fluctuation *f = state;
@@ -158,12 +165,20 @@ static int fluctuation_keep(void *state, const struct replay *replay, struct wor
 	(void)replay;
 	if (words_array(words, &f->spans, &f->span_count, &f->span_room, sizeof(*f->spans)) < 0)
 		return -ENOMEM;
-	for (i = 0; i < f->span_count; i++)
-		words_memory(words, &f->spans[i], sizeof(f->spans[i]));
+	for (i = 0; i < f->span_count; i++) {
+		KEEP(words, f->spans[i].step);
+		KEEP(words, f->spans[i].device);
+		KEEP(words, f->spans[i].pool);
+		KEEP(words, f->spans[i].min_bytes);
+		KEEP(words, f->spans[i].max_bytes);
+	}
 	if (words_array(words, &f->ranges, &f->range_count, &f->range_room, sizeof(*f->ranges)) < 0)
 		return -ENOMEM;
 	for (i = 0; i < f->range_count; i++) {
-		words_memory(words, &f->ranges[i], sizeof(f->ranges[i]));
+		KEEP(words, f->ranges[i].device);
+		KEEP(words, f->ranges[i].pool);
+		keep_extreme(words, &f->ranges[i].least);
+		keep_extreme(words, &f->ranges[i].most);
 		words->failed |= pool_long_name(f->ranges[i].pool) == NULL;
 	}
 	return 0;

@@ -87,9 +87,20 @@ static int keep_growth(struct words *words, struct growth *g)
 
 static void keep_freed(struct words *words, struct freed *freed)
 {
-	words_memory(words, freed, sizeof(*freed));
-	freed->block.freed_late = true;
-	if (freed->unused > freed->block.size_bytes)
+	struct leaks_block *block = &freed->block;
+
+	KEEP(words, block->address);
+	KEEP(words, block->size_bytes);
+	KEEP(words, block->allocation_id);
+	KEEP(words, block->kernel);
+	KEEP(words, block->step);
+	KEEP(words, block->stack);
+	block->freed_late = true;
+	KEEP(words, freed->place);
+	KEEP(words, freed->step);
+	KEEP(words, freed->owner);
+	KEEP(words, freed->unused);
+	if (freed->unused > block->size_bytes)
 		freed->unused = 0;
 }
 
@@ -110,9 +121,15 @@ static int keep_level(struct words *words, struct device_level *level)
 		words->failed = true;
 		level->point_count = 0;
 	}
-	words_memory(words, level->points, level->point_count * sizeof(level->points[0]));
-	for (i = 1; i < level->point_count; i++)
-		words->failed |= level->points[i].step < level->points[i - 1].step;
+	for (i = 0; i < level->point_count; i++) {
+		struct level_point *point = &level->points[i];
+
+		KEEP(words, point->step);
+		KEEP(words, point->level);
+		KEEP(words, point->use);
+		KEEP(words, point->given);
+		words->failed |= i > 0 && point->step < point[-1].step;
+	}
 	words_memory(words, level->beside, sizeof(level->beside));
 	return r;
 }

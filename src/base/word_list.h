@@ -38,7 +38,7 @@ size_t words_count(struct words *words, size_t count);
 int words_array(struct words *words, void *pointer, size_t *count, size_t *room,
 		size_t element_bytes);
 
-/* Plain memory of whole words: structs of numbers, without pointers. */
+/* Plain memory of whole words: structs of numbers, without pointers and padding. */
 void words_memory(struct words *words, void *memory, size_t bytes);
 
 /* A number or a bool. */

@@ -266,7 +266,16 @@ uint64_t holdings_reserved(const struct replay *replay, const struct block *bloc
 
 int holdings_keep(struct replay *replay, struct keeping *k)
 {
+	size_t i;
+
 	KEEP(&k->words, replay->holdings.level_count);
-	words_memory(&k->words, replay->holdings.levels, sizeof(replay->holdings.levels));
+	for (i = 0; i < HOLDINGS_LEVELS; i++) {
+		struct driver_level *level = &replay->holdings.levels[i];
+
+		KEEP(&k->words, level->time_ns);
+		KEEP(&k->words, level->bytes);
+		KEEP(&k->words, level->pools_bytes);
+		KEEP(&k->words, level->device);
+	}
 	return 0;
 }

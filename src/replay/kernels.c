@@ -453,8 +453,14 @@ int kernels_keep(struct replay *replay, struct keeping *k)
 				 &kernels->clock_room, sizeof(*kernels->clocks)) < 0)
 		return -ENOMEM;
 	for (i = 0; i < kernels->clock_count; i++) {
-		words_memory(&k->words, &kernels->clocks[i], sizeof(kernels->clocks[i]));
-		k->words.failed |= kernels->clocks[i].frequency_hz == 0;
+		struct device_clock *clock = &kernels->clocks[i];
+
+		KEEP(&k->words, clock->device);
+		KEEP(&k->words, clock->frequency_hz);
+		words_memory(&k->words, &clock->first, sizeof(clock->first));
+		words_memory(&k->words, &clock->before, sizeof(clock->before));
+		words_memory(&k->words, &clock->latest, sizeof(clock->latest));
+		k->words.failed |= clock->frequency_hz == 0;
 	}
 	if (k->words.failed)
 		kernels->clock_count = 0;
