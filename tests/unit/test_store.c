@@ -50,7 +50,7 @@ static void make(struct store_rows *rows, const char *text, size_t bytes)
 					      store_str(""), store_str(""), store_int(0),
 					      store_real(0.5), store_int(0), store_int(0),
 					      store_str("ended"), store_str("ok"), store_int(0),
-					      null});
+					      null, null});
 }
 
 static void texts_come_back_from_their_encoding(void **state)
