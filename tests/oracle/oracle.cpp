@@ -79,8 +79,10 @@ int main()
 	c10::cuda::detail::init_p2p_access_cache(1);
 #endif
 	alloc::init(1);
+#ifdef ORACLE_TRACKER
 	if (getenv("ORACLE_HISTORY"))
 		alloc::attachAllocatorTraceTracker(print_entry);
+#endif
 	while (fgets(line, sizeof line, stdin)) {
 		uint64_t id, bytes, stream;
 

@@ -92,6 +92,11 @@ def standin(release, folder, major):
     return runtime, forward
 
 
+def tells_history(release):
+    """Whether entries of its history can be followed as they are made: 2.1 cannot."""
+    return "attachAllocatorTraceTracker" in (CACHE / release / "torch/include/c10/cuda/CUDACachingAllocator.h").read_text()
+
+
 def build(release):
     """Path of the oracle of a release, built if need be."""
     lib = library(release)
@@ -106,6 +111,7 @@ def build(release):
     runtime, driver = standin(release, folder, major)
     minor = int(release.split(".")[1])
     flags = (["-DORACLE_STATS=c10::cuda::CUDACachingAllocator"] if minor < 5 else []) + (["-DORACLE_POOLS"] if minor >= POOLS_FROM else [])
+    flags += ["-DORACLE_TRACKER"] if tells_history(release) else []
     old_abi = b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11" not in (CACHE / release / "torch/lib/libc10.so").read_bytes()
     subprocess.run(["g++", "-std=c++20" if minor >= 9 else "-std=c++17", "-O1", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={0 if old_abi else 1}", *flags,
                     "-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE", f"-I{HERE / 'shim'}", f"-I{CACHE / release}/torch/include", f"-I{headers(major)}", HERE / "oracle.cpp",
@@ -284,6 +290,10 @@ def history(release, case, text, cut):
 def replay(release, runs, seed):
     """Records from their start, and others that begin in the middle: of these, segments and blocks are taken from the end."""
     agree = tried = middle = 0
+    build(release)
+    if not tells_history(release):
+        print(f"{release}: its history cannot be followed")
+        return True
     for number in range(seed, seed + runs):
         case, rng = program(number), random.Random(number + 1)
         text = settings(rng, release)
