@@ -545,16 +545,14 @@ UNWIND_RAW MSCOPE_INLINE bool is_again(struct known_walk *walk, const struct wal
 	return words_end(&words) == walk->words;
 }
 
-/* The walk that is expected now, if it has come. On another stack than the thread's own each walk must look. */
-MSCOPE_INLINE bool find_again(struct known_walks *walks, const struct own_stack *own,
-			      const struct walk_start *start, uint32_t max)
+/* The walk that is expected now, if it has come. Not inlined: what it needs of the stack is given back before walk_from() begins. */
+static __attribute__((noinline)) bool find_again(struct known_walks *walks,
+						 const struct own_stack *own,
+						 const struct walk_start *start, uint32_t max)
 {
 	uint16_t unit = walks->guess;
 	struct known_walk *walk = walk_at(walks, unit);
 
-	walks->found = NULL;
-	if (!own_has_seen(own, start->place.sp))
-		return false;
 	if (MSCOPE_UNLIKELY(!is_again(walk, start, own->high, max))) {
 		unit = *walk_expected(walks);
 		walk = walk_at(walks, unit);
@@ -690,8 +688,12 @@ __attribute__((noinline)) uint32_t unwind_frames(struct own_stack *own, struct k
 	__asm__ volatile("adr %0, 0f\n0:\tmov %1, sp\n\tmov %2, x29"
 			 : "=&r"(start.place.pc), "=&r"(start.place.sp), "=&r"(start.place.fp));
 #endif
-	if (walks != NULL && find_again(walks, own, &start, max))
-		return walks->found->count;
+	if (walks != NULL) {
+		walks->found = NULL;
+		/* On another stack than the thread's own each walk must look. */
+		if (own_has_seen(own, start.place.sp) && find_again(walks, own, &start, max))
+			return walks->found->count;
+	}
 	return walk_from(own, frames, max, &start);
 }
 
