@@ -17,7 +17,7 @@
 
 /* So many places that have grown and stopped, one after the other, may be a pool that grows. */
 #define POOL_GROWN 6u
-/* And so many steps in which a pool has grown: two are a coincidence, as for a place. */
+/* Least number of steps in which a pool that may be growing rose: two are a coincidence, as for a call site. */
 #define POOL_RISES 3u
 
 /* By time: the fewest parts that are judged. */

@@ -28,7 +28,7 @@ static inline bool words_load(const struct words *words)
 /* Saving: appends `value` and returns it. Loading: the next word; 0 and `failed` when there is none. */
 uint64_t words_next(struct words *words, uint64_t value);
 
-/* A number of entries that follow, each of at least one word. Loading, it is no more than that: else 0 and `failed`. */
+/* The number of entries that follow, each of at least one word. Loading, a number that the words left cannot hold is 0 and `failed`. */
 size_t words_count(struct words *words, size_t count);
 
 /*

@@ -29,7 +29,7 @@ struct finding_range {
 	size_t first, count;
 };
 
-/* Of SOME: there is no such list, which is not an empty one. */
+/* Of SOME: the list is absent, which differs from an empty one. */
 #define RANGE_NONE ((struct finding_range){SIZE_MAX, 0})
 
 typedef uint64_t finding_u64;

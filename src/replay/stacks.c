@@ -348,7 +348,7 @@ struct saved {
 	uint64_t bytes;
 };
 
-/* Module and address of what is no frame. */
+/* Module and address of an entry that is not a frame. */
 #define TEXTS UINT64_MAX
 
 static void save(struct strbuf *out, const struct frame *frame, const char *text, bool has_lines,

@@ -651,7 +651,7 @@ static void add_span(const struct findings *found, struct strbuf *out)
 	}
 }
 
-/* A driver is no pool, and neither is what hands out tensors of the host. */
+/* Neither a driver nor the allocator of CPU tensors is called a pool. */
 static const char *steady_words(const struct findings *found)
 {
 	size_t i;

@@ -63,7 +63,7 @@ static bool layout_from_runtime(const void *runtime, uint32_t minor, struct inte
 		.code_tag = minor > 13 ? 3 : 0,
 		.object_type = (uint16_t)w[g->object + 1],
 		.code_first_line = (uint16_t)w[g->code + 5],
-		/* Not in the table: six numbers of 32 bits behind the first line. */
+		/* Not in the table: it comes six numbers of 32 bits after the first line. */
 		.code_version = (uint16_t)(w[g->code + 5] + 24),
 		.code_file = (uint16_t)w[g->code + 1],
 		.code_name = (uint16_t)w[g->code + 3],

@@ -21,7 +21,7 @@
 #define WALKS_BY_HASH  4096u
 #define WALK_FETCHED                                                                               \
 	192u /* bytes that tell whether a walk of 20 frames has come, each with a frame pointer */
-#define WALK_LANES 4u /* words are hashed in so many chains */
+#define WALK_LANES 4u /* chains in which words are hashed */
 
 /* What one walk read, and what its user makes of it. Behind it lie where each word and each base was read, in words, and the frames. */
 struct known_walk {
