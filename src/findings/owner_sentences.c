@@ -17,7 +17,7 @@ struct owned_line {
 static const struct finding_owner_step *steps_of(const struct findings *found,
 						 const struct finding_owned_pool *pool)
 {
-	return FINDINGS(found, owner_step) + (pool->steps.count == 0 ? 0 : pool->steps.first);
+	return pool->steps.count == 0 ? NULL : FINDINGS(found, owner_step) + pool->steps.first;
 }
 
 static void take_figures(const struct findings *found, uint64_t peak_bytes, uint64_t end_bytes,
