@@ -34,7 +34,7 @@ void marks_fault(const struct findings *found, const struct finding_marked_devic
 		    start, start, start + 1, start + 2);
 }
 
-/* MiB with the fewest digits that say the same number, and at least one behind the point: as the documented line has it. */
+/* MiB with the fewest digits that say the same number, and at least one after the point, as the documented line has it. */
 static void add_mib(struct strbuf *out, uint64_t bytes)
 {
 	double mib = (double)bytes / (1024.0 * 1024.0);

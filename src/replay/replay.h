@@ -60,7 +60,7 @@ struct block {
 	bool keyed : 1;	    /* something else than its address gives it back */
 	bool hidden : 1;    /* allocated outside of windows, and no row has shown it yet */
 	bool outside_window : 1; /* allocated outside of windows: analyses do not judge it */
-	bool after_end : 1; /* freed behind the end of the program's own code: alive at the end */
+	bool after_end : 1; /* freed after the end of the program's own code: alive at the end */
 };
 
 /* For which stream and private pool a framework's pool keeps memory. */

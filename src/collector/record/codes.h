@@ -36,7 +36,7 @@ MSCOPE_INLINE struct code_slot *code_set(struct writer *w, uint64_t print)
 }
 
 /*
- * The slot of a function, defined when it is new; NULL: it cannot be read, or there is no room. Valid until the next function is
+ * The slot of a function, which a new function gets here. NULL if it cannot be read or there is no room. Valid until the next one is
  * defined.
  */
 struct code_slot *writer_code_slot_slow(struct writer *w, const void *code);
