@@ -17,7 +17,7 @@
  * left out (writer_code() gives them no number), with the C functions that they call, and so is all inside __torch_dispatch__. Imports
  * of the standard library and of site-packages are left out unless they are asked for: `import torch` alone makes a million calls.
  *
- * Budget per event: the clock, a dozen stores, the fingerprint of a code object or of a C function. Python objects are made only
+ * Budget per event: the time (near_clock.h), a dozen stores, the fingerprint of a code object or of a C function. Python objects are made only
  * for the first text of a C function and for calls of torch modules.
  */
 #include <errno.h>
@@ -28,6 +28,7 @@
 #include "collector/api.h"
 #include "collector/loader/lookup.h"
 #include "collector/python/boot.h"
+#include "collector/python/near_clock.h"
 #include "collector/record/codes.h"
 #include "collector/record/hot.h"
 
@@ -132,6 +133,7 @@ struct entered {
 
 /* Of a thread; belongs to its writer and passes on with it. */
 struct call_state {
+	struct near_clock clock;
 	uint32_t depth; /* may be larger than what is remembered */
 	struct entered entered[DEPTH];
 	struct c_function functions[C_FUNCTIONS];
@@ -146,12 +148,15 @@ MSCOPE_INLINE void put_call(struct writer *w, uint32_t kind, uint32_t what, uint
 
 	if (!record_room(w, RECORD_ROOM))
 		return;
-	delta = record_begin(w);
+	record_busy(w);
+	delta = record_since(w, w->calls == NULL ? clock_ns() : near_clock_ns(&w->calls->clock, w));
 	words = (uint64_t *)(void *)(w->chunk + w->used);
 	words[0] = record_word0(EVENT_call, 0, delta);
 	words[1] = what | (uint64_t)at << 32;
 	words[2] = kind;
 	record_commit(w, EVENT_BYTES_call);
+	if (w->calls != NULL)
+		near_clock_used(&w->calls->clock, w);
 }
 
 #define NOT_BEGUN UINT32_MAX
@@ -785,6 +790,7 @@ MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t how)
 		trace.found = find_functions();
 	if (!trace.found || !interp_verify_slow(NULL))
 		return -ENOSYS;
+	near_clock_begin();
 	if (++trace.last_generation == 0)
 		trace.last_generation = 1;
 	trace.monitored = how == TRACE_MONITORED;

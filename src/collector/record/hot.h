@@ -105,16 +105,19 @@ MSCOPE_INLINE bool record_room(struct writer *w, uint32_t bytes)
 	return MSCOPE_LIKELY(w->used + bytes <= w->limit) || writer_next_chunk_slow(w, bytes);
 }
 
-/* Marks the writer busy and reads the clock; writes a time base when the delta would not fit. The caller has made room. */
-MSCOPE_INLINE uint32_t record_begin(struct writer *w)
+/* From here to record_commit() a live reader waits for this record. The caller has made room. */
+MSCOPE_INLINE void record_busy(struct writer *w)
 {
-	uint64_t now, delta;
-
 	atomic_store_explicit(&writer_chunk(w)->busy, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	TESTPOINT(busy);
-	now = clock_ns();
-	delta = now - w->base_ns;
+}
+
+/* The delta of a time that was read while the writer was busy; writes a time base when it would not fit. */
+MSCOPE_INLINE uint32_t record_since(struct writer *w, uint64_t now)
+{
+	uint64_t delta = now - w->base_ns;
+
 	if (MSCOPE_UNLIKELY(delta > UINT32_MAX)) {
 		uint64_t *words = (uint64_t *)(void *)(w->chunk + w->used);
 
@@ -125,6 +128,12 @@ MSCOPE_INLINE uint32_t record_begin(struct writer *w)
 		delta = 0;
 	}
 	return (uint32_t)delta;
+}
+
+MSCOPE_INLINE uint32_t record_begin(struct writer *w)
+{
+	record_busy(w);
+	return record_since(w, clock_ns());
 }
 
 /* Makes what was filled part of the trace. The release pairs with the acquire in chunk_committed() of the reader. */
