@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the program is asked what keeps its memory: at the end of a step when it grows (src/collector/torch/keeping.c), at stop(), at
-take_snapshot(), when `msmemscope ctl PID who` asks, and when the program's own code has ended. _keeper.py finds the answer.
+take_snapshot(), when `msmemscope ctl PID who` asks, when the program's own code has ended, and while a program without steps runs, when the
+engine asks by itself. _keeper.py finds the answer.
 """
 import struct
 import sys
@@ -34,6 +35,12 @@ def look():
     """Asks the engine and answers it, in a window of a program that uses PyTorch; a process without a trace gets none."""
     if collector is not None and waiting is not None and "torch" in sys.modules:
         _guarded(_END_MS)
+
+
+def answer():
+    """Answers a question that the engine has asked by itself, of a program without steps; the collector calls it."""
+    if "torch" in sys.modules:
+        _guarded(None)
 
 
 def _guarded(wait_ms):

@@ -47,6 +47,16 @@ static void add_blocks(struct findings *out, struct finding_place *to,
 	}
 }
 
+/* An answer with a name, else the later one: several stacks may mean one call site. */
+static bool is_better(const struct keeper *k, const struct keeper *than)
+{
+	bool named = k->texts[KEEPER_PATH][0] != '\0';
+
+	if (named != (than->texts[KEEPER_PATH][0] != '\0'))
+		return named;
+	return k->tenths != than->tenths ? k->tenths > than->tenths : k->held > than->held;
+}
+
 /* The latest answer of the process about a call site. */
 static const struct keeper *keeper_of(struct replay *replay, const struct leaks_place *place)
 {
@@ -62,7 +72,7 @@ static const struct keeper *keeper_of(struct replay *replay, const struct leaks_
 			     ? k->size_bytes < place->size_min || k->size_bytes > place->size_max
 			     : site_of(replay, k->stack) != site_of(replay, place->stack)))
 			continue;
-		if (best == NULL || k->step > best->step)
+		if (best == NULL || is_better(k, best))
 			best = k;
 	}
 	return best;
@@ -74,6 +84,8 @@ static void add_keeper(struct findings *out, struct finding_place *to, struct re
 	const struct keeper *k = from->verdict == GROWTH_KEPT ? NULL : keeper_of(replay, from);
 	size_t first = FINDINGS_COUNT(out, keeper);
 	struct finding_keeper *added = k == NULL ? NULL : FINDINGS_ADD(out, keeper);
+	const struct replay_totals *totals = replay_totals(replay);
+	double seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;
 
 	if (added == NULL)
 		return;
@@ -85,6 +97,8 @@ static void add_keeper(struct findings *out, struct finding_place *to, struct re
 		.items = k->items,
 		.newest_step = k->newest_step,
 		.step = k->step,
+		.seconds = k->tenths / 10.0,
+		.earlier = seconds > k->tenths / 10.0 + 1,
 		.holds = findings_text(out, k->texts[KEEPER_HOLDS]),
 		.held = k->held,
 		.looked = k->looked,

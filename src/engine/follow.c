@@ -305,6 +305,7 @@ static uint64_t follow_round(struct follow *follow)
 		}
 		events += watch_ooms(follow, pipeline, now);
 		watch_forecast(follow, pipeline, now);
+		keeper_watch(pipeline, now);
 		if (item->request != 0 && !answer(follow, item))
 			events++; /* come again soon */
 		if (runs->ops.living != NULL)

@@ -65,6 +65,8 @@ struct pipeline {
 	uint64_t oom_settled_ns;
 	size_t ooms_said, ooms_written;
 	struct forecast_watch forecast;
+	uint64_t keepers_next_ns; /* see keeper_watch(); since the trace began */
+	size_t keepers_told;	  /* answers of the process that the log has */
 	struct what_if_asker what_if;
 	/* How often pipeline_complete() was called, and what there was the last time. */
 	uint32_t completions;

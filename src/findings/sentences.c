@@ -371,7 +371,10 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 		strbuf_add_str(out, ", ");
 		say_count(out, k->items, "item");
 	}
-	if (earlier && !found->judgement.by_time)
+	if (found->judgement.by_time) {
+		if (k->earlier)
+			strbuf_addf(out, "%s %.1f s", one ? ", seen at" : " at", k->seconds);
+	} else if (earlier)
 		strbuf_addf(out, "%s step %llu", one ? ", seen in" : " in",
 			    (unsigned long long)k->step);
 	else if (k->newest_step != 0 && k->newest_step >= found->judgement.last_step)

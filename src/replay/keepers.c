@@ -110,6 +110,17 @@ static int put(struct replay *replay, struct keeper *keeper)
 	return 0;
 }
 
+/* As many as its field in a checkpoint holds: 19 days. */
+#define TENTHS_MAX 0xffffffu
+
+static uint32_t tenths_into(const struct replay *replay, uint64_t time_ns)
+{
+	uint64_t first = replay_totals(replay)->first_ns;
+	uint64_t tenths = time_ns > first ? (time_ns - first) / 100000000 : 0;
+
+	return tenths < TENTHS_MAX ? (uint32_t)tenths : TENTHS_MAX;
+}
+
 int keepers_take_keeper(struct replay *replay, const struct trace_event *event)
 {
 	struct event_keeper record;
@@ -129,6 +140,7 @@ int keepers_take_keeper(struct replay *replay, const struct trace_event *event)
 	keeper.device = context->device;
 	keeper.newest_step = block->latest_step;
 	keeper.step = replay_steps(replay);
+	keeper.tenths = tenths_into(replay, event->time_ns);
 	keeper.items = record.items;
 	keeper.held = (uint32_t)record.held;
 	keeper.looked = (uint32_t)record.looked;
@@ -151,6 +163,7 @@ int keepers_load_keeper(struct replay *replay, const struct trace_event *event)
 	keeper.device = (uint32_t)record.device;
 	keeper.newest_step = (uint32_t)record.newest_step;
 	keeper.step = (uint32_t)record.step;
+	keeper.tenths = (uint32_t)record.tenths;
 	keeper.items = record.items;
 	keeper.held = (uint32_t)record.held;
 	keeper.looked = (uint32_t)record.looked;
@@ -170,7 +183,7 @@ void keepers_save(const struct replay *replay, struct checkpoint *cp)
 			      .items = k->items, .held = k->held, .looked = k->looked,
 			      .step = k->step, .stack = k->stack, .device = k->device,
 			      .size_bytes = k->size_bytes, .newest_step = k->newest_step,
-			      .pool = k->pool);
+			      .pool = k->pool, .tenths = k->tenths);
 		builder_payload(&cp->builder, k->texts[0], bytes);
 		builder_end(&cp->builder);
 	}

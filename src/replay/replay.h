@@ -437,6 +437,7 @@ struct keeper {
 	uint8_t pool;
 	uint32_t newest_step; /* in which the block was allocated, as in struct block */
 	uint32_t step;	      /* the latest that had begun when it was found */
+	uint32_t tenths;      /* of a second into the run, when it was found */
 	uint64_t items;
 	uint32_t held, looked;
 	char *texts[KEEPER_TEXTS]; /* all in one allocation, that of the first */

@@ -6,12 +6,14 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import harness
+import rows
 
 TARGETS = Path(__file__).resolve().parents[1] / "targets"
 HEAP = 5_000_000
@@ -344,3 +346,78 @@ def test_a_process_without_python_says_that_it_cannot_look(out, targets, dist):
         said = who(dist, pid)
         os.kill(pid, signal.SIGKILL)
     assert said.returncode == 1 and said.stdout == "" and "has no Python interpreter that can answer" in said.stderr, said
+
+
+# ---- programs without steps, which the engine asks by itself ----
+
+# Each allocates until its standard input ends, and says so when `told` is to be set; END is what it does then.
+STEPLESS = """
+import os, signal, sys, threading, time, torch
+told = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+"""
+SERVERS = {
+    "main": STEPLESS + """
+def main():
+    sessions = {}
+    while not told.wait(0.005):
+        sessions[len(sessions)] = torch.randn(2000)
+        torch.empty(16)
+main()
+""",
+    "worker": STEPLESS + """
+def worker():
+    history = []
+    while not told.wait(0.005):
+        history.append(torch.randn(2000))
+        torch.empty(16)
+thread = threading.Thread(target=worker)
+thread.start()
+thread.join()
+""",
+    "healthy": STEPLESS + """
+def main():
+    weights = [torch.randn(3000) for _ in range(20)]
+    while not told.wait(0.005):
+        torch.randn(2000)
+main()
+""",
+}
+NAMES = {"main": ("dict", "sessions", "local of main() in script.py"), "worker": ("list", "history", "local of worker() in script.py")}
+
+
+def log_of(out):
+    return "".join(path.read_text(errors="replace") for path in sorted(out.rglob("msmemscope_logs/*.log")))
+
+
+def serve(dist, python, out, script, number=None):
+    """Runs it until the engine has judged it by itself and it has answered, if there is something to answer; then ends it by the signal, or by its input."""
+    out.mkdir(exist_ok=True)
+    (out / "script.py").write_text(script)
+    with launched(dist, out, "--device=cpu", "--log-level=debug", "--", *python, out / "script.py") as (launch, pid):
+        while not re.search(r"without steps: 0 call sites|what keeps blocks is known of", log_of(out)):
+            assert launch.poll() is None, launch.stderr.read()
+            time.sleep(0.05)
+        if number is not None:
+            os.kill(pid, number)
+        said = launch.communicate("", timeout=120)[1]
+    return said
+
+
+@pytest.mark.parametrize("name, number", [("main", signal.SIGKILL), ("main", signal.SIGTERM), ("main", None), ("worker", signal.SIGKILL), ("worker", None)])
+def test_a_program_without_steps_is_asked_while_it_runs(python, msmemscope, out, dist, name, number):
+    """Whatever ends it, and although the functions that hold the tensors have then returned."""
+    said = serve(dist, python, out / "run", SERVERS[name], number)
+    kind, variable, root = NAMES[name]
+    assert re.search(rf"\n  kept by: {kind} `{variable}` \({re.escape(root)}\), \d+ items( at \d+\.\d s)?\n", said), said
+    [project] = rows.projects(out / "run" / "results")
+    [place] = [place for place in msmemscope.info(project)["places"] if place["verdict"] != "kept"]
+    keeper = place["keepers"][0]
+    assert (keeper["name"], keeper["held"]) == (variable, keeper["looked"]) and keeper["seconds"] > 0
+
+
+def test_a_healthy_program_without_steps_is_asked_nothing(python, msmemscope, out, dist):
+    serve(dist, python, out / "run", SERVERS["healthy"], signal.SIGKILL)
+    assert "what keeps blocks is asked" not in log_of(out / "run")
+    [project] = rows.projects(out / "run" / "results")
+    assert msmemscope.info(project)["events_by_type"].get("keeper", 0) == 0

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "collector/torch/torch.h"
 #include "collector/watch/watch_dump.h"
 
 struct mstx_range {
@@ -222,6 +223,7 @@ void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch
 
 	if (batch == NULL || batch->ranges == NULL)
 		return;
+	torch_notice_question();
 	for (i = 0; i < batch->count; i++) {
 		const struct mstx_range *range = &batch->ranges[i];
 		uint64_t handle = handles ? atomic_fetch_add(&next_handle, 1) : 0;

@@ -11,4 +11,23 @@
  */
 int python_ask_who(uint32_t number);
 
+/*
+ * The same for the engine's question in the header, which is answered once. python_answer_turn() says who is at it. -EBUSY also while
+ * another question is being answered.
+ */
+int python_ask_answer(void);
+
+enum answer_turn {
+	TURN_NOBODY = 0,
+	TURN_MAIN = 1,	/* the main thread, when it next runs Python code */
+	TURN_TAKEN = 2, /* somebody answers now */
+};
+enum answer_turn python_answer_turn(void);
+
+/*
+ * The main thread has not come: it sleeps in C, or waits for its threads. From one of those a thread of our own is started, which
+ * answers and ends. Does nothing on the main thread.
+ */
+void python_answer_aside(void);
+
 #endif

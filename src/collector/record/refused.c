@@ -8,6 +8,16 @@
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 
+/* When the latest came, 0: none has. */
+static _Atomic uint64_t latest_ns;
+
+bool refused_within(uint64_t ns)
+{
+	uint64_t latest = atomic_load_explicit(&latest_ns, memory_order_relaxed);
+
+	return latest != 0 && clock_ns() - latest < ns;
+}
+
 /* A driver is asked outside of the record path, as foreign code; not at all where a system call might kill. */
 static void ask_driver(const struct context *context, struct event_oom *event)
 {
@@ -35,6 +45,7 @@ MSCOPE_COLD void event_oom_slow(uint32_t source, uint64_t key, context_decode *d
 	struct writer *w;
 	uint32_t number;
 
+	atomic_store_explicit(&latest_ns, clock_ns(), memory_order_relaxed);
 	if (recording_now() == RECORDING_SHADOW)
 		return;
 	decode(key, &context);

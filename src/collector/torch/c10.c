@@ -181,6 +181,8 @@ static void take_report(const void *ptr, int64_t bytes, uint64_t reserved, struc
 {
 	uint64_t key = device_key(VENDOR_CPU, DEVICE_HOST);
 
+	if (bytes > 0)
+		torch_notice_question();
 	if (device.type == C10_CUDA && recording_now() != RECORDING_OFF)
 		take_pool_report((uint64_t)(uintptr_t)ptr, bytes, reserved, device.index, caller);
 	if (device.type != C10_CPU || !wants_host())
@@ -313,6 +315,7 @@ void slot__ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *self, void *ptr, size
 	if (bytes != 0 && wants_host())
 		event_alloc(SOURCE_TORCH, device_key(VENDOR_CPU, DEVICE_HOST), torch_decode,
 			    (uint64_t)(uintptr_t)ptr, bytes, __builtin_return_address(0));
+	torch_notice_question();
 	if (original != NULL)
 		original(self, ptr, bytes);
 }

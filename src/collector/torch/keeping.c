@@ -11,13 +11,19 @@
  *
  * Where the allocators do not say how much they have handed out (an NPU, a program without preload), the engine is asked all the same,
  * and nobody waits for it: the answer comes with a later step.
+ *
+ * A program without steps asks nothing. The engine judges it by itself, ever more rarely (engine/keeper_question.c), and where it finds
+ * that a call site leaks or may leak, the question stands in the header. The next allocation of any thread notices it, by a comparison.
+ * The answer is then given where the interpreter lets foreign code run (python/who.c): not in the hook.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "collector/api.h"
 #include "collector/process/process.h"
+#include "collector/python/who.h"
 #include "collector/record/hot.h"
+#include "collector/record/refused.h"
 #include "collector/torch/torch.h"
 
 /* Steps before the engine is asked for the first time: what it says of fewer is "suspect" at best. */
@@ -30,6 +36,13 @@
 
 #define TEXTS_MAX 3072u
 
+/* The main thread has so long to answer, before another one does: it may sleep, or wait for its threads until they end. */
+#define MAIN_NS UINT64_C(1000000000)
+/* Since a request was refused for want of memory. */
+#define REFUSED_NS UINT64_C(2000000000)
+
+_Atomic uint32_t torch_question_taken;
+
 /* Steps are ended by one thread at a time; a race costs a question, and nothing else. */
 static struct {
 	const struct trace_header *header; /* whose steps are counted */
@@ -38,7 +51,6 @@ static struct {
 	uint64_t highest; /* level at the end of a step */
 	uint64_t at_half; /* level when half of `next` steps had ended */
 	uint32_t rises;	  /* a bit for each of the last steps */
-	uint32_t taken;	  /* number of the question that was handed out last */
 } keeping;
 
 static bool is_growing(uint64_t level)
@@ -67,11 +79,13 @@ MSCOPE_EXPORT uint32_t mscope_due(void)
 		memset(&keeping, 0, sizeof(keeping));
 		keeping.header = header;
 		keeping.next = FIRST_STEP;
+		atomic_store_explicit(&torch_question_taken, 0, memory_order_relaxed);
 	}
 	keeping.steps++;
 	level = torch_level();
 	grows = is_growing(level);
-	if (atomic_load_explicit(&header->question.number, memory_order_relaxed) != keeping.taken)
+	if (atomic_load_explicit(&header->question.number, memory_order_relaxed) !=
+	    atomic_load_explicit(&torch_question_taken, memory_order_relaxed))
 		return DUE_ANSWER;
 	if (keeping.steps < keeping.next || !grows)
 		return DUE_NOTHING;
@@ -83,6 +97,55 @@ MSCOPE_EXPORT uint32_t mscope_due(void)
 		return DUE_NOTHING;
 	}
 	return DUE_ASK;
+}
+
+/* The interpreter is asked to answer, or was and has not yet. Several threads may come. */
+static void pass_on(uint32_t number)
+{
+	/* The question that it was asked for last, and when. */
+	static _Atomic uint32_t asked;
+	static _Atomic uint64_t asked_ns;
+	int r;
+
+	if (refused_within(REFUSED_NS))
+		return;
+	if (atomic_exchange(&asked, number) != number) {
+		atomic_store(&asked_ns, clock_ns());
+		r = python_ask_answer();
+		if (r == -EBUSY)
+			atomic_store(&asked, 0);
+		else if (r < 0)
+			atomic_store(&torch_question_taken, number);
+		return;
+	}
+	switch (python_answer_turn()) {
+	case TURN_NOBODY: /* it was answered, or could not be */
+		atomic_store(&torch_question_taken, number);
+		return;
+	case TURN_MAIN:
+		if (clock_ns() - atomic_load(&asked_ns) >= MAIN_NS)
+			python_answer_aside();
+		return;
+	case TURN_TAKEN:
+		return;
+	}
+}
+
+MSCOPE_COLD void torch_question_slow(void)
+{
+	const struct trace_header *header = collector.header;
+	uint32_t number = atomic_load_explicit(&header->question.number, memory_order_acquire);
+	int saved_errno = errno;
+
+	/* Odd: the engine is still writing it. Where steps end, each of them looks. */
+	if (recording_now() != RECORDING_ON || number % 2 != 0 || collector.pid != sys_getpid() ||
+	    atomic_load(&collector.steps) != 0 || atomic_load(&collector.optimizer_steps) != 0)
+		return;
+	if (number == 0)
+		atomic_store(&torch_question_taken, 0);
+	else
+		pass_on(number);
+	errno = saved_errno;
 }
 
 MSCOPE_EXPORT int32_t mscope_judge(uint32_t most_ms)
@@ -103,7 +166,8 @@ MSCOPE_EXPORT int32_t mscope_question(char *out, uint32_t bytes)
 	question = &collector.header->question;
 	/* Pairs with the stores in keeper_question(). */
 	number = atomic_load_explicit(&question->number, memory_order_acquire);
-	if (number == keeping.taken || number % 2 != 0)
+	if (number == atomic_load_explicit(&torch_question_taken, memory_order_relaxed) ||
+	    number % 2 != 0)
 		return 0;
 	for (i = 0; i < question->sites && i < QUESTION_SITES; i++) {
 		count = question->site[i].count < QUESTION_BLOCKS ? question->site[i].count
@@ -119,7 +183,7 @@ MSCOPE_EXPORT int32_t mscope_question(char *out, uint32_t bytes)
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&question->number, memory_order_relaxed) != number)
 		return 0;
-	keeping.taken = number;
+	atomic_store_explicit(&torch_question_taken, number, memory_order_relaxed);
 	return (int32_t)words;
 }
 

@@ -75,4 +75,20 @@ bool aten_mark_take(const char *message, enum vendor vendor, const void *caller)
 /* What PyTorch's allocators have handed out in all, as they say; 0: they have not said anything. */
 uint64_t torch_level(void);
 
+/* keeping.c: number of the engine's question that was taken last; and what is to be done about a later one. */
+extern MSCOPE_HIDDEN _Atomic uint32_t torch_question_taken;
+void torch_question_slow(void);
+
+/* After an allocation of any framework's pool: in a program without steps this is where a question of the engine is noticed. */
+MSCOPE_INLINE void torch_notice_question(void)
+{
+	const struct trace_header *header = collector.header;
+
+	if (MSCOPE_UNLIKELY(
+		    header != NULL &&
+		    atomic_load_explicit(&header->question.number, memory_order_relaxed) !=
+			    atomic_load_explicit(&torch_question_taken, memory_order_relaxed)))
+		torch_question_slow();
+}
+
 #endif
