@@ -6,7 +6,6 @@
 
 #define APART	      2u  /* steps between the first look and the one that counts */
 #define RISES_STEPS   24u /* from here on a level that rises, and does not climb yet, counts, too */
-#define TREND_STEPS   30u /* from here on the trend of a whole pool counts, too */
 #define AGAIN	      5u  /* steps until the leak rule is asked again */
 #define AHEAD_SECONDS (7.0 * 86400)
 #define LOOK_EVERY_NS UINT64_C(100000000)
@@ -141,7 +140,7 @@ static bool look(struct forecast_watch *watch, const struct analyses *analyses,
 		     step < watch->devices[device].refused + pause(&climbing[i], ended)) ||
 		    (watch->said_ns != 0 && now_ns - watch->said_ns < MINUTE_NS))
 			continue;
-		if (judge(analyses, replay, device, ended >= TREND_STEPS, out, text)) {
+		if (judge(analyses, replay, device, ended >= FORECAST_TREND_STEPS, out, text)) {
 			watch->devices[device].said = true;
 			watch->said_ns = now_ns;
 			return true;

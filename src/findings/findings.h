@@ -195,6 +195,15 @@ void trend_sentence(const struct findings *found, const struct finding_trend *tr
 /* A forecast needs this many ended steps, and is left out if the device takes longer to fill. */
 #define FORECAST_STEPS_MIN   10u
 #define FORECAST_SECONDS_MAX (365.0 * 86400)
+/* From here on the growth of a whole pool counts, too, if no call site of it leaks. */
+#define FORECAST_TREND_STEPS 30u
+
+/* Whether people are told: not of the first steps, of what nothing is known to fill, or of what is years away. */
+bool forecast_is_told(const struct findings *found, const struct finding_forecast *forecast);
+/* Whether a call site leaks on the device: then its sentence has the steps, too. */
+bool forecast_has_place(const struct findings *found, const struct finding_forecast *forecast);
+/* "GPU 0 will be full" */
+void forecast_title(const struct finding_forecast *forecast, struct strbuf *out);
 
 /*
  * "GPU 0 will be full at step 1,900 to 2,050, in about 3 h: +41.0 MiB per step, most of it at train.py:88"; no newline. `at`: the call site

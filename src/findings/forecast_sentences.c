@@ -35,8 +35,7 @@ void forecast_steps(const struct finding_forecast *forecast, struct strbuf *out)
 	}
 }
 
-void forecast_words(const struct finding_forecast *forecast, const char *at, double share,
-		    struct strbuf *out)
+void forecast_title(const struct finding_forecast *forecast, struct strbuf *out)
 {
 	if (forecast->device >= DEVICE_HOST)
 		strbuf_add_str(out, "Host memory");
@@ -46,7 +45,14 @@ void forecast_words(const struct finding_forecast *forecast, const char *at, dou
 			    : forecast->vendor == VENDOR_ASCEND ? "NPU"
 								: "Device",
 			    forecast->device);
-	strbuf_add_str(out, " will be full at step ");
+	strbuf_add_str(out, " will be full");
+}
+
+void forecast_words(const struct finding_forecast *forecast, const char *at, double share,
+		    struct strbuf *out)
+{
+	forecast_title(forecast, out);
+	strbuf_add_str(out, " at step ");
 	forecast_steps(forecast, out);
 	if (forecast->seconds >= 1 && forecast->seconds < YEAR_S) {
 		strbuf_add_str(out, ", in about ");
@@ -59,6 +65,45 @@ void forecast_words(const struct finding_forecast *forecast, const char *at, dou
 		strbuf_add_str(out, share >= MOST_SHARE ? ", most of it at " : ", also at ");
 		strbuf_add_str(out, at);
 	}
+}
+
+static bool leaks_on(const struct findings *found, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		if (FINDINGS(found, place)[i].verdict == GROWTH_LEAK &&
+		    FINDINGS(found, place)[i].device == device)
+			return true;
+	}
+	return false;
+}
+
+/* A whole pool grows, and no call site is known for it. */
+static bool pool_grows_on(const struct findings *found, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
+		if (FINDINGS(found, trend)[i].trend == GROWTH_LEAK &&
+		    FINDINGS(found, trend)[i].device == device)
+			return true;
+	}
+	return false;
+}
+
+bool forecast_has_place(const struct findings *found, const struct finding_forecast *forecast)
+{
+	return leaks_on(found, forecast->device);
+}
+
+bool forecast_is_told(const struct findings *found, const struct finding_forecast *forecast)
+{
+	uint32_t steps = found->judgement.last_step;
+
+	return steps >= FORECAST_STEPS_MIN && forecast->seconds <= FORECAST_SECONDS_MAX &&
+	       (leaks_on(found, forecast->device) ||
+		(steps >= FORECAST_TREND_STEPS && pool_grows_on(found, forecast->device)));
 }
 
 void forecast_sentence(const struct findings *found, const struct finding_forecast *forecast,

@@ -180,6 +180,15 @@ static void text_pools(const struct findings *f, struct strbuf *out)
 		trend_sentence(f, &FINDINGS(f, trend)[i], out);
 		strbuf_add_char(out, '\n');
 	}
+	/* Where a call site leaks, its sentence has the steps. */
+	for (i = 0; i < FINDINGS_COUNT(f, forecast); i++) {
+		const struct finding_forecast *forecast = &FINDINGS(f, forecast)[i];
+
+		if (forecast_has_place(f, forecast) || !forecast_is_told(f, forecast))
+			continue;
+		forecast_sentence(f, forecast, out);
+		strbuf_add_str(out, ".\n");
+	}
 	for (i = 0; i < FINDINGS_COUNT(f, unjudged); i++) {
 		unjudged_sentence(f, &FINDINGS(f, unjudged)[i], out);
 		strbuf_add_char(out, '\n');

@@ -149,6 +149,49 @@ size_t answer_leaks(struct model *model, const struct findings *findings, const 
 	return left;
 }
 
+static bool is_out_of_memory(const struct findings *findings, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(findings, oom); i++) {
+		if (FINDINGS(findings, oom)[i].device == device)
+			return true;
+	}
+	return false;
+}
+
+void answer_forecasts(const struct findings *findings, const char *key, struct json *json)
+{
+	struct strbuf text = {0};
+	size_t i;
+
+	json_array(json, key);
+	for (i = 0; findings != NULL && i < FINDINGS_COUNT(findings, forecast); i++) {
+		const struct finding_forecast *forecast = &FINDINGS(findings, forecast)[i];
+
+		/* What has come about is no forecast. */
+		if (!forecast_is_told(findings, forecast) ||
+		    is_out_of_memory(findings, forecast->device))
+			continue;
+		json_object(json, NULL);
+		json_string(json, "severity", severity_word(forecast->severity));
+		strbuf_reset(&text);
+		forecast_title(forecast, &text);
+		json_string(json, "title", strbuf_str(&text));
+		strbuf_reset(&text);
+		forecast_sentence(findings, forecast, &text);
+		json_string(json, "sentence", strbuf_str(&text));
+		strbuf_reset(&text);
+		forecast_steps(forecast, &text);
+		json_string(json, "steps", strbuf_str(&text));
+		json_u64(json, "full_step_low", forecast->full_step_low);
+		json_u64(json, "full_step_high", forecast->full_step_high);
+		json_end(json);
+	}
+	json_end(json);
+	strbuf_fini(&text);
+}
+
 static void say_findings(struct model *model, bool brief, struct json *json)
 {
 	const struct findings *findings = model_findings(model);
@@ -162,6 +205,8 @@ static void say_findings(struct model *model, bool brief, struct json *json)
 		json_string(json, "verdict", process_verdict_word(findings->verdict));
 	left = answer_leaks(model, findings, "leaks", brief ? LEAKS_BRIEF : ANSWER_LEAKS, json);
 	json_u64(json, "more_leaks", left);
+	if (!brief)
+		answer_forecasts(model->last_window ? NULL : findings, "forecasts", json);
 	json_bool(json, "asked", findings == NULL || findings->judgement.asked);
 	json_bool(json, "judged", has_steps && findings != NULL && findings->judgement.judged);
 	json_bool(json, "clean", has_steps && findings != NULL && findings->judgement.clean);

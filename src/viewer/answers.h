@@ -65,6 +65,9 @@ void answer_pool_name(const struct model *model, const struct model_pool *pool, 
 size_t answer_leaks(struct model *model, const struct findings *findings, const char *key,
 		    size_t most, struct json *json);
 
+/* Devices that will be full, as an array; `findings` may be NULL. */
+void answer_forecasts(const struct findings *findings, const char *key, struct json *json);
+
 /* What the pool held over time: least and most of each of `width` spans, reserved and device beside it, and split by groups. */
 void answer_series(struct model *model, const struct question *question, struct json *json);
 

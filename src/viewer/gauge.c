@@ -374,18 +374,6 @@ static void take_blocks(struct holdings *out)
 	}
 }
 
-static bool leaks_on(const struct findings *found, uint32_t device)
-{
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
-		if (FINDINGS(found, place)[i].verdict == GROWTH_LEAK &&
-		    FINDINGS(found, place)[i].device == device)
-			return true;
-	}
-	return false;
-}
-
 static int sooner(const void *a, const void *b)
 {
 	const struct finding_forecast *x = &((const struct gauge_forecast *)a)->found;
@@ -396,7 +384,6 @@ static int sooner(const void *a, const void *b)
 	return x->device < y->device ? -1 : x->device > y->device;
 }
 
-/* As for the line on stderr: nothing is said of the first steps, of what no leak fills, or of what is years away. */
 static void take_forecasts(const struct findings *found, struct gauge_judgement *to)
 {
 	struct strbuf text = {0};
@@ -406,9 +393,7 @@ static void take_forecasts(const struct findings *found, struct gauge_judgement 
 		const struct finding_forecast *forecast = &FINDINGS(found, forecast)[i];
 		struct gauge_forecast *taken = &to->forecasts[to->forecast_count];
 
-		if (to->forecast_count == GAUGE_FORECASTS ||
-		    found->judgement.last_step < FORECAST_STEPS_MIN ||
-		    forecast->seconds > FORECAST_SECONDS_MAX || !leaks_on(found, forecast->device))
+		if (to->forecast_count == GAUGE_FORECASTS || !forecast_is_told(found, forecast))
 			continue;
 		strbuf_reset(&text);
 		forecast_sentence(found, forecast, &text);

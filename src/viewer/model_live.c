@@ -17,15 +17,17 @@
 #include "engine/running.h"
 #include "viewer/answers.h"
 
-#define POLL_NS	    UINT64_C(300000000)
-#define JUDGE_NS    UINT64_C(2000000000)
-#define JUDGE_SHARE 4u /* the child may work a fifth of the time */
-#define FOUND_BYTES (1u << 20)
+#define POLL_NS	       UINT64_C(300000000)
+#define JUDGE_NS       UINT64_C(2000000000)
+#define JUDGE_SHARE    4u /* the child may work a fifth of the time */
+#define FOUND_BYTES    (1u << 20)
+#define FORECAST_BYTES (1u << 16)
 
 /* In memory that a child shares with us. */
 struct model_found {
 	bool judged, clean;
 	char leaks[FOUND_BYTES]; /* a JSON array; "": too long */
+	char forecasts[FORECAST_BYTES];
 };
 
 int model_live_open(struct model *model, const char *word, struct mscope_error *err)
@@ -75,6 +77,13 @@ bool model_live_is_due(const struct model *model)
 
 /* ---- findings ---- */
 
+/* A text that fits; else it is empty. */
+static void copy_text(char *to, size_t bytes, const struct strbuf *text)
+{
+	if (!strbuf_failed(text) && text->length < bytes)
+		memcpy(to, strbuf_str(text), text->length + 1);
+}
+
 /* In the child. */
 static void judge(struct model *model, struct model_found *to)
 {
@@ -87,8 +96,11 @@ static void judge(struct model *model, struct model_found *to)
 	(void)answer_leaks(model, &findings, NULL, ANSWER_LEAKS, &json);
 	to->judged = findings.judgement.judged;
 	to->clean = findings.judgement.clean;
-	if (!strbuf_failed(&text) && text.length < sizeof(to->leaks))
-		memcpy(to->leaks, strbuf_str(&text), text.length + 1);
+	copy_text(to->leaks, sizeof(to->leaks), &text);
+	strbuf_reset(&text);
+	json_begin(&json, &text);
+	answer_forecasts(&findings, NULL, &json);
+	copy_text(to->forecasts, sizeof(to->forecasts), &text);
 }
 
 static void take_answer(struct model *model)
@@ -142,6 +154,8 @@ bool model_live_findings(struct model *model, struct json *json)
 	if (model->found == NULL || model->found->leaks[0] == '\0')
 		return false;
 	json_raw(json, "leaks", model->found->leaks);
+	if (model->found->forecasts[0] != '\0')
+		json_raw(json, "forecasts", model->found->forecasts);
 	json_bool(json, "judged", model->found->judged);
 	json_bool(json, "clean", false); /* only the end tells */
 	return true;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`msmemscope view` of a run that goes on: at every pause of the program the page knows exactly what the program knows, it grows by itself,
 nothing that is looked at moves, and it says when the run has ended."""
+import json
 import random
 
 import pytest
@@ -105,3 +106,34 @@ def test_several_processes_are_each_there(msmemscope, scripts, steered, out):
         assert held(viewed, number)[1] == wanted(truths[int(name.split()[1])])
     one.end()
     two.end()
+
+
+def test_a_device_that_will_be_full_is_told_with_the_sentence_of_top(msmemscope, steered, browser, out):
+    """While the program runs, and as long as that was so at its end; the steps are those of `top` and of findings.json."""
+    (out / "share").mkdir()
+    program = steered(env={"SIMNPU_HBM": "512M", "SIMNPU_SHARE": str(out / "share")})
+    program.do(["alloc", 64 << 20])
+    viewed, page = Viewed(msmemscope, program.results), browser()
+    for _ in range(9):
+        program.do(["step"], ["alloc", 4 << 20])
+    assert viewed.ask("summary", now=1).get("forecasts", []) == []
+    for _ in range(12):
+        program.do(["step"], ["alloc", 4 << 20])
+    summary = {}
+    while not summary.get("forecasts"):
+        summary = viewed.ask("summary", now=1)
+    [top] = json.loads(msmemscope("top", program.results, "--once", "--json", output=False).check().stdout)["processes"]
+    [told], [shown] = summary["forecasts"], top["forecasts"]
+    assert (told["sentence"], told["full_step_low"], told["full_step_high"]) == (shown["sentence"], shown["full_step_low"], shown["full_step_high"])
+    assert told["sentence"].startswith(f"{told['title']} at step {told['steps']}") and told["title"] == "NPU 0 will be full"
+    page.open(viewed.address)
+    page.wait(f"document.getElementById('chips').textContent.includes('FULL at step {told['steps']}')")
+    page.wait(f"document.getElementById('findings').textContent.includes({json.dumps(told['sentence'])})")
+    program.end()
+    while not summary["complete"]:
+        summary = viewed.ask("summary")
+    [project] = program.results.glob("msmemscope_*")
+    [kept] = json.loads((project / "findings.json").read_text())["processes"][0]["forecasts"]
+    assert summary["forecasts"][0]["sentence"] == kept["sentence"]
+    assert f"at step {summary['forecasts'][0]['steps']}." in (project / "report.txt").read_text()
+    assert page.errors == []

@@ -20,6 +20,7 @@ function findings() {
     list.push({ kind: "oom", level: LEVELS[oom.severity] ?? "", title: oom.headline, text: [oom.text && `${capital(oom.text)}.`, oom.advice && `Try: ${oom.advice}.`].filter(Boolean).join("\n"),
       go: () => { state.pool = run.pools.some(one => one.index === oom.pool) ? oom.pool : state.pool; showAround(oom.time_ns); } });
   }
+  for (const one of run.forecasts ?? []) list.push({ kind: "forecast", level: LEVELS[one.severity] ?? "", title: one.title, text: `${one.sentence}.`, go: () => change({ tab: "timeline" }) });
   for (const leak of run.leaks) {
     const isLeak = leak.verdict === "leak";
     list.push({ kind: isLeak ? "leak" : "suspect", level: LEVELS[leak.severity] ?? "", title: `${isLeak ? "Leak" : "Suspect"}: ${placeName(leak.place)}`, text: [leak.sentence, leak.keeper?.trim()].filter(Boolean).join("\n"),
@@ -87,9 +88,11 @@ export function drawChips() {
   const chips = [], chip = (text, kind, level) => chips.push(button(text, false, () => goTo(list.findIndex(one => one.kind === kind)), `chip ${level}`));
   const oom = run.ooms?.[0], overwritten = run.overwritten?.[0];
   if (oom) chip(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, "oom", LEVELS[oom.severity] ?? "");
+  const forecast = run.forecasts?.[0];
+  if (forecast) chip(`FULL at step ${forecast.steps}`, "forecast", LEVELS[forecast.severity] ?? "");
   for (const [leak, i] of chipLeaks(run.leaks)) {
     chips.push(button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${placeName(leak.place)}`,
-      false, () => goTo((run.ooms ?? []).length + i), `chip ${LEVELS[leak.severity] ?? ""}`));
+      false, () => goTo((run.ooms ?? []).length + (run.forecasts ?? []).length + i), `chip ${LEVELS[leak.severity] ?? ""}`));
   }
   const host = run.host_findings?.[0];
   if (host) chip(host.title, "host", LEVELS[host.severity] ?? "");
