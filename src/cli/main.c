@@ -240,7 +240,7 @@ static void say_help(int argc, char **words)
 		cli_say("try 'msmemscope --help'");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	struct mscope_error err = {0};
 	struct options options;
@@ -268,4 +268,9 @@ int main(int argc, char **argv)
 	options_fini(&options);
 	free(words);
 	return finish(r);
+}
+
+int main(int argc, char **argv)
+{
+	return startup_run(run, argc, argv);
 }

@@ -3,11 +3,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -17,6 +21,59 @@ static struct {
 	char *start;
 	size_t bytes;
 } title;
+
+/* Paths take 4 KiB each, several at once; nothing of ours recurses without a bound. */
+#define STACK_ENOUGH ((size_t)1 << 20)
+#define STACK_OWN ((size_t)8 << 20)
+
+/* What runs on a stack of our own: makecontext() hands on no pointers. */
+static struct {
+	int (*run)(int argc, char **argv);
+	int argc;
+	char **argv;
+	int result;
+	ucontext_t here, there;
+} own;
+
+static void run_there(void)
+{
+	own.result = own.run(own.argc, own.argv);
+}
+
+/* Gives threads that are started without a wish as much as they usually have. */
+static void enlarge_threads(void)
+{
+	pthread_attr_t attr;
+
+	if (pthread_attr_init(&attr) != 0)
+		return;
+	if (pthread_attr_setstacksize(&attr, STACK_ENOUGH) == 0)
+		(void)pthread_setattr_default_np(&attr);
+	(void)pthread_attr_destroy(&attr);
+}
+
+int startup_run(int (*run)(int argc, char **argv), int argc, char **argv)
+{
+	struct rlimit limit;
+	void *stack;
+
+	if (getrlimit(RLIMIT_STACK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ||
+	    limit.rlim_cur >= STACK_ENOUGH)
+		return run(argc, argv);
+	stack = mmap(NULL, STACK_OWN, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+	if (stack == MAP_FAILED || getcontext(&own.there) < 0)
+		return run(argc, argv);
+	enlarge_threads();
+	own.run = run;
+	own.argc = argc;
+	own.argv = argv;
+	own.there.uc_stack.ss_sp = stack;
+	own.there.uc_stack.ss_size = STACK_OWN;
+	own.there.uc_link = &own.here;
+	makecontext(&own.there, run_there, 0);
+	return swapcontext(&own.here, &own.there) < 0 ? run(argc, argv) : own.result;
+}
 
 /* Something to read nothing from and write nothing to, also where there is no /dev. */
 static int open_null(void)

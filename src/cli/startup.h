@@ -9,7 +9,14 @@
 #include <stdbool.h>
 
 /*
- * To be called first in main(). Makes sure that descriptors 0, 1 and 2 are open, so that no file of ours gets such a number
+ * Calls `run(argc, argv)` and returns what it returns, to be used in main() and nowhere else. Where the stack may not grow to what
+ * the verbs need (RLIMIT_STACK), `run` gets a stack of our own, and threads do too; the limit itself stays the program's. Nothing
+ * else may be done before it.
+ */
+int startup_run(int (*run)(int argc, char **argv), int argc, char **argv);
+
+/*
+ * To be called first in run(). Makes sure that descriptors 0, 1 and 2 are open, so that no file of ours gets such a number
  * (the program still finds them as they were), and returns a copy of `argv` to be used instead: the original is where ps and
  * pkill -f look, and the engine writes its own title there, so that a signal to "msmemscope" is not taken for one to the group.
  * The copy is one allocation, to be freed by the caller; NULL: no memory.

@@ -57,6 +57,29 @@ def test_best_effort_runs_the_program_with_few_descriptors(msmemscope, program, 
     assert (run.returncode, run.stdout) == (7, "plain stdout\n"), run
 
 
+# A small stack: the program has what it was given, the command takes what it needs.
+
+SMALL_STACK = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_STACK, (64 << 10, 64 << 10))}
+
+
+def test_a_small_stack_is_the_programs_own_affair(traced, msmemscope, program):
+    """RLIMIT_STACK is inherited: command, engine and program have 64 KiB each."""
+    traced("threads", 4, 1000, options=["--call-stack=c:20"], **SMALL_STACK).exact()
+    run = msmemscope("--", "sh", "-c", "ulimit -s; ulimit -Hs", output=msmemscope.out / "limits", **SMALL_STACK).check()
+    assert run.stdout == "64\n64\n"
+
+
+def test_verbs_work_with_a_small_stack(traced, msmemscope, out):
+    project = traced("threads", 4, 1000).exact().run.project().path
+    store = f"sqlite:{out / 'store.db'}"
+    for number, words in enumerate([["info", project], ["analyze", "leaks", project], ["export", project, "-o", out / "db", "--format=db"],
+                                    ["export", project, "-o", out / "perfetto", "--format=perfetto"], ["doctor"], ["--help"],
+                                    ["report", project, "-o", out / "report.html"], ["bundle", project.parent, "-o", out / "bundle"],
+                                    ["store", "add", project, "--to", store], ["fleet", "show", "--store", store],
+                                    ["recover", project.parent]]):
+        assert msmemscope(*words, output=False, **SMALL_STACK).returncode == 0, (number, words)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a user cannot make a directory that is closed to that user only")
 def test_a_directory_of_somebody_else_is_not_writable(msmemscope, program, dist):
     """Root may write everywhere, so this one runs as nobody, on copies that nobody can reach."""
