@@ -24,7 +24,7 @@ static struct {
 
 /* Paths take 4 KiB each, several at once; nothing of ours recurses without a bound. */
 #define STACK_ENOUGH ((size_t)1 << 20)
-#define STACK_OWN ((size_t)8 << 20)
+#define STACK_OWN    ((size_t)8 << 20)
 
 /* What runs on a stack of our own: makecontext() hands on no pointers. */
 static struct {

@@ -108,7 +108,7 @@ static int check_version(struct store *store, bool write, struct mscope_error *e
 	if (version == STORE_VERSION)
 		return 0;
 	/* A store that answers nothing else either is not one without tables. */
-	if (version == 0 && asked.code != 0 && store_run(store, "SELECT 1", NULL) < 0)
+	if (version == 0 && asked.code != 0 && store_run(store, store->ops->probe, NULL) < 0)
 		return error_set(err, asked.code, "%s", asked.message);
 	if (version > STORE_VERSION)
 		return error_set(

@@ -22,15 +22,20 @@ struct store_ops {
 		     size_t count, store_answer *answer, void *arg, struct mscope_error *err);
 	int (*copy)(struct store *store, const struct store_rows *rows, enum store_table table,
 		    struct mscope_error *err);
+	/* Of a store that is hidden: gives it its name. It has to be closed then. */
+	int (*show)(struct store *store, struct mscope_error *err);
 	void (*close)(struct store *store);
+	bool one_writer;   /* others wait anyway: all of a process is one transaction */
 	const char *begin; /* statement that begins a transaction which writes */
 	const char *tail;  /* behind each CREATE TABLE */
+	const char *probe; /* what every database of this engine answers, also one without tables */
 };
 
 /* Begins each engine's own struct. */
 struct store {
 	const struct store_ops *ops;
 	char name[256]; /* as it may be shown: without a password */
+	bool hidden;	/* it was not there, and is not until a process is in it */
 };
 
 /* What opening takes. */

@@ -344,6 +344,7 @@ static const struct store_ops ops = {
 	.close = close_store,
 	.begin = "BEGIN",
 	.tail = "",
+	.probe = "SELECT 1",
 };
 
 /* ---- open ---- */

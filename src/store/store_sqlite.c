@@ -2,6 +2,10 @@
 /*
  * A store in one file, for writers of one machine: a write-ahead log lets readers in while one writes, and a writer that finds
  * another waits a random while and tries again.
+ *
+ * A store that is not there is made under a name that nobody knows, and gets its own when a process is in it, by a rename that
+ * replaces nothing: a full disk leaves no half store, and of writers that make it at the same time one is first and the others add
+ * to its store.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +26,8 @@ struct sqlite_store {
 	struct store base;
 	sqlite3 *db;
 	uint64_t random;
+	char *part; /* of a hidden store: where it is */
+	char *path;
 };
 
 static int failed(struct sqlite_store *store, struct mscope_error *err)
@@ -30,6 +36,10 @@ static int failed(struct sqlite_store *store, struct mscope_error *err)
 
 	if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
 		return error_set(err, -EAGAIN, "%s is locked by another program", store->base.name);
+	if (code == SQLITE_IOERR && sqlite3_system_errno(store->db) > 0)
+		return error_set(err, -EIO, "%s: %s: %s", store->base.name,
+				 sqlite3_errmsg(store->db),
+				 strerror(sqlite3_system_errno(store->db)));
 	return error_set(err, code == SQLITE_FULL ? -ENOSPC : -EIO, "%s: %s", store->base.name,
 			 sqlite3_errmsg(store->db));
 }
@@ -157,20 +167,69 @@ static int copy(struct store *base, const struct store_rows *rows, enum store_ta
 	return r;
 }
 
+/* What SQLite keeps beside a file, too. */
+static void remove_part(const char *part)
+{
+	static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
+	struct strbuf path = {0};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(ends); i++) {
+		strbuf_reset(&path);
+		strbuf_addf(&path, "%s%s", part, ends[i]);
+		if (!strbuf_failed(&path))
+			(void)unlink(strbuf_str(&path));
+	}
+	strbuf_fini(&path);
+}
+
 static void close_store(struct store *base)
 {
 	struct sqlite_store *store = (struct sqlite_store *)base;
 
 	(void)sqlite3_close(store->db);
+	if (store->part != NULL)
+		remove_part(store->part);
+	free(store->part);
+	free(store->path);
 	free(store);
+}
+
+/* A file of that name that came meanwhile stays; some file systems have links and not that kind of rename. */
+static int rename_new(const char *part, const char *path)
+{
+	if (renameat2(AT_FDCWD, part, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	return link(part, path) < 0 ? -errno : 0;
+}
+
+static int show(struct store *base, struct mscope_error *err)
+{
+	struct sqlite_store *store = (struct sqlite_store *)base;
+	int r;
+
+	if (sqlite3_exec(store->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL) != SQLITE_OK)
+		return failed(store, err);
+	(void)sqlite3_close(store->db);
+	store->db = NULL;
+	r = rename_new(store->part, store->path);
+	if (r == -EEXIST)
+		return error_set(err, -EAGAIN, "%s: another writer made it meanwhile", base->name);
+	return r < 0 ? error_set(err, r, "cannot make the store %s: %s", store->path, strerror(-r))
+		     : 0;
 }
 
 static const struct store_ops ops = {
 	.query = query,
 	.copy = copy,
+	.show = show,
 	.close = close_store,
+	.one_writer = true,
 	.begin = "BEGIN IMMEDIATE",
 	.tail = " WITHOUT ROWID",
+	.probe = "SELECT count(*) FROM sqlite_master",
 };
 
 /* SQLite takes a file that is shorter than its header for an empty database, and writes over it. */
@@ -184,6 +243,59 @@ static bool is_another_file(const char *path)
 	if (fd >= 0)
 		(void)close(fd);
 	return n > 0 && (n < (ssize_t)sizeof(head) || memcmp(head, magic, sizeof(head)) != 0);
+}
+
+/* Chooses where a store is made that is not there. */
+static int hide(struct sqlite_store *store, const char *path, struct mscope_error *err)
+{
+	struct strbuf part = {0};
+	struct stat st;
+	int fd;
+
+	if (lstat(path, &st) == 0 || errno != ENOENT)
+		return 0;
+	strbuf_addf(&part, "%s.XXXXXX", path);
+	store->path = strdup(path);
+	store->part = strbuf_failed(&part) ? NULL : strdup(strbuf_str(&part));
+	strbuf_fini(&part);
+	if (store->part == NULL || store->path == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	fd = mkostemp(store->part, O_CLOEXEC);
+	if (fd < 0) {
+		int r = -errno;
+
+		free(store->part);
+		store->part = NULL;
+		return error_set(err, r, "cannot open the store %s: %s", path, strerror(-r));
+	}
+	(void)close(fd);
+	store->base.hidden = true;
+	return 0;
+}
+
+static int open_file(struct sqlite_store *store, const char *path, bool write,
+		     struct mscope_error *err)
+{
+	const char *file = store->part != NULL ? store->part : path;
+	/* A kill cannot tear what was handed to the kernel, and the trace can give its rows again. */
+	const char *pragmas = store->part != NULL
+				      ? "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF"
+				      : "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL";
+	int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_READWRITE | (write ? SQLITE_OPEN_CREATE : 0);
+
+	if (sqlite3_open_v2(file, &store->db, flags, NULL) != SQLITE_OK) {
+		if (!write && access(path, F_OK) < 0)
+			return error_set(
+				err, -ENOENT,
+				"no store %s; give one with --store=URL or $MSMEMSCOPE_STORE",
+				path);
+		return error_set(err, -EIO, "cannot open the store %s: %s", path,
+				 store->db != NULL ? sqlite3_errmsg(store->db) : "no memory");
+	}
+	(void)sqlite3_busy_handler(store->db, on_busy, store);
+	return write && sqlite3_exec(store->db, pragmas, NULL, NULL, NULL) != SQLITE_OK
+		       ? failed(store, err)
+		       : 0;
 }
 
 int store_sqlite_open(const struct store_choice *choice, struct store **out,
@@ -204,26 +316,10 @@ int store_sqlite_open(const struct store_choice *choice, struct store **out,
 	mask = umask(0077);
 	if (is_another_file(path))
 		r = error_set(err, MSCOPE_E_USAGE, "%s is another file, no store", path);
-	else if (sqlite3_open_v2(path, &store->db,
-				 SQLITE_OPEN_NOMUTEX |
-					 (choice->write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-							: SQLITE_OPEN_READWRITE),
-				 NULL) != SQLITE_OK)
-		r = !choice->write && access(path, F_OK) < 0
-			    ? error_set(
-				      err, -ENOENT,
-				      "no store %s; give one with --store=URL or $MSMEMSCOPE_STORE",
-				      path)
-			    : error_set(err, -EIO, "cannot open the store %s: %s", path,
-					store->db != NULL ? sqlite3_errmsg(store->db)
-							  : "no memory");
+	if (r == 0 && choice->write)
+		r = hide(store, path, err);
 	if (r == 0)
-		(void)sqlite3_busy_handler(store->db, on_busy, store);
-	/* A kill cannot tear what was handed to the kernel, and the trace can give its rows again. */
-	if (r == 0 && choice->write &&
-	    sqlite3_exec(store->db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", NULL,
-			 NULL, NULL) != SQLITE_OK)
-		r = failed(store, err);
+		r = open_file(store, path, choice->write, err);
 	(void)umask(mask);
 	*out = &store->base;
 	if (r < 0) {

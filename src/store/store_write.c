@@ -5,7 +5,8 @@
  * transaction. So storing again changes nothing, and a kill at any moment leaves all of a process or nothing.
  *
  * Shared rows go in by the order of their keys, so that writers never wait for one another in a circle, and no transaction changes
- * a row of another process: 1,000 ranks of a run do not queue.
+ * a row of another process: 1,000 ranks of a run do not queue. Where writers queue anyway (SQLite), what is shared goes into the
+ * transaction too: nothing is left of a process that could not be stored.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -235,22 +236,41 @@ static int replace_rows(struct store *store, const struct store_rows *rows,
 
 static int write_once(struct store *store, const struct store_rows *rows, struct mscope_error *err)
 {
-	int r;
+	bool begun = false;
+	int r = 0;
 
 	if (store_is_files(store))
 		return store_files_put(store, rows, err);
-	r = write_stacks(store, rows, err);
+	if (store->ops->one_writer) {
+		r = store_run(store, store->ops->begin, err);
+		begun = r == 0;
+	}
+	if (r == 0)
+		r = write_stacks(store, rows, err);
 	if (r == 0)
 		r = write_run(store, rows, err);
-	if (r == 0)
+	if (r == 0 && !begun) {
 		r = store_run(store, store->ops->begin, err);
-	if (r < 0)
-		return r;
-	r = replace_rows(store, rows, err);
+		begun = r == 0;
+	}
+	if (r == 0)
+		r = replace_rows(store, rows, err);
 	if (r == 0)
 		r = store_run(store, "COMMIT", err);
-	if (r < 0)
+	if (r < 0 && begun)
 		(void)store_run(store, "ROLLBACK", NULL);
+	return r;
+}
+
+/* A store that was made for this process gets its name now, and is opened by it. */
+static int show(const struct store_choice *choice, struct store **store, struct mscope_error *err)
+{
+	int r = (*store)->ops->show(*store, err);
+
+	store_close(*store);
+	*store = NULL;
+	if (r == 0)
+		(void)store_open(choice, store, NULL); /* or by the next process */
 	return r;
 }
 
@@ -294,6 +314,8 @@ int store_write(const struct store_choice *choice, struct store **store,
 		r = *store != NULL ? 0 : store_open(choice, store, err);
 		if (r == 0)
 			r = write_once(*store, rows, err);
+		if (r == 0 && (*store)->hidden)
+			r = show(choice, store, err);
 		if (r != -EAGAIN || seconds() >= end)
 			return r;
 		store_close(*store); /* a connection that failed may never work again */

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -25,18 +26,32 @@ def recorded(dist, targets, runner, tmp_path_factory):
 
 
 @pytest.fixture
-def full_disk(tmp_path):
-    """A file system without a free byte."""
+def small_disk(tmp_path):
+    """A file system of 64 KiB; resize() changes that."""
     place = tmp_path / "full"
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True, text=True)
     if mounted.returncode != 0:
         pytest.skip(f"no right to mount here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def resize(place, size):
+    subprocess.run(["mount", "-o", f"remount,size={size}", place], check=True)
+
+
+def fill(place):
     with open(place / "filler", "wb", buffering=0) as filler, pytest.raises(OSError):
         while True:
             filler.write(bytes(4096))
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.fixture
+def full_disk(small_disk):
+    """A file system without a free byte."""
+    fill(small_disk)
+    return small_disk
 
 
 def failed_in_one_sentence(run):
@@ -49,6 +64,48 @@ def failed_in_one_sentence(run):
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_export_to_a_full_disk_says_so(msmemscope, recorded, full_disk, form):
     failed_in_one_sentence(msmemscope("export", recorded, f"--format={form}", output=full_disk))
+    assert [path.name for path in full_disk.rglob("*") if path.is_file()] == ["filler"]
+
+
+def test_a_store_on_a_small_disk_is_whole_or_not_there(msmemscope, recorded, small_disk):
+    """Wherever the writing stops: no file is left, no run without its process, and the same command works once there is room."""
+    store, results = f"sqlite:{small_disk / 'store.db'}", set()
+    for size in range(4, 132, 8):
+        resize(small_disk, f"{size}k")
+        run = msmemscope("store", "add", recorded, "--to", store, output=False)
+        results.add(run.returncode)
+        if run.returncode != 0:
+            failed_in_one_sentence(run)
+        else:
+            fill(small_disk)
+            refused = msmemscope("fleet", "show", "--store", store, output=False)
+            assert refused.returncode == 0 or "full" in refused.stderr and refused.returncode == 1, str(refused)
+            (small_disk / "filler").unlink()
+            resize(small_disk, "1m")
+            assert json.loads(msmemscope("fleet", "show", "--store", store, "--json", output=False).check().stdout)["rank_count"] == 1
+        assert [path.name for path in small_disk.iterdir()] == ([] if run.returncode else ["store.db"]), str(run)
+        for path in small_disk.iterdir():
+            path.unlink()
+    assert results == {0, 1}
+
+
+def test_a_process_that_does_not_fit_leaves_a_store_as_it_was(msmemscope, program, recorded, small_disk, out):
+    other = msmemscope("--", *program("leaky_steps"), output=out / "other").check().project().path
+    store = f"sqlite:{small_disk / 'store.db'}"
+    resize(small_disk, "1m")
+    msmemscope("store", "add", recorded, "--to", store, output=False).check()
+    shown = msmemscope("fleet", "show", "--store", store, "--json", output=False).check().stdout
+    fill(small_disk)
+    failed_in_one_sentence(msmemscope("store", "add", other, "--to", store, "--run=second", output=False))
+    (small_disk / "filler").unlink()
+    assert msmemscope("fleet", "show", "--store", store, "--json", output=False).check().stdout == shown
+    with sqlite3.connect(small_disk / "store.db") as database:
+        assert database.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+    msmemscope("store", "add", other, "--to", store, "--run=second", output=False).check()
+
+
+def test_rows_of_a_store_as_files_on_a_full_disk(msmemscope, recorded, full_disk):
+    failed_in_one_sentence(msmemscope("store", "add", recorded, "--to", f"rows:{full_disk / 'rows'}", output=False))
     assert [path.name for path in full_disk.rglob("*") if path.is_file()] == ["filler"]
 
 
