@@ -4,6 +4,7 @@
  * directory that a message named, or a raw trace in it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,8 @@
 #include "cli/outcome.h"
 #include "engine/recover.h"
 #include "sink/report.h"
+#include "trace/chunk.h"
+#include "trace/pack.h"
 
 struct recovery {
 	const struct options *options;
@@ -84,6 +87,32 @@ static void on_session(void *arg, const char *directory)
 		outcome_say(&recovery->outcome, "%s", err.message);
 }
 
+static bool begins_with(const char *path, const char *magic)
+{
+	char head[8] = "";
+	int fd = io_open_file(path, O_RDONLY, NULL);
+	bool same = fd >= 0 && io_read_at(fd, head, sizeof(head), 0) == 0 &&
+		    memcmp(head, magic, sizeof(head)) == 0;
+
+	io_close(&fd);
+	return same;
+}
+
+/* A word without a session: there is nothing to do, or the word was not meant. */
+static void say_nothing(struct recovery *recovery, const char *word, const struct stat *st)
+{
+	if (S_ISDIR(st->st_mode) || begins_with(word, PACK_MAGIC)) {
+		outcome_say(&recovery->outcome, "nothing to recover in %s", word);
+		return;
+	}
+	recovery->failed++;
+	outcome_say(&recovery->outcome,
+		    begins_with(word, TRACE_MAGIC)
+			    ? "%s is a trace outside its session: msmemscope info reads it"
+			    : "%s is not a trace; give the output directory of the launch",
+		    word);
+}
+
 /* Finds the sessions that a word means. */
 static void search(struct recovery *recovery, const char *word, const struct stat *st)
 {
@@ -130,8 +159,7 @@ int cmd_recover(const struct options *options)
 		}
 		search(&recovery, options->argv[i], &st);
 		if (recovery.sessions == before)
-			outcome_say(&recovery.outcome, "nothing to recover in %s",
-				    options->argv[i]);
+			say_nothing(&recovery, options->argv[i], &st);
 	}
 	json_end(&recovery.json);
 	if (options->json) {

@@ -291,3 +291,18 @@ def test_recover_of_a_directory_without_traces(msmemscope, tmp_path):
     """Nothing to do is not a failure to do it; a directory that is not there is."""
     assert msmemscope("recover", tmp_path, output=False).returncode == 0
     assert msmemscope("recover", tmp_path / "nowhere", output=False).returncode == 1
+
+
+def test_recover_of_a_file_says_what_it_is(msmemscope, trace, tmp_path):
+    """A trace that is whole is in order; a file that is none was not meant."""
+    whole = msmemscope("recover", trace, output=False).check()
+    assert f"nothing to recover in {trace}" in whole.stderr
+    for content in (b"", b"ID,Event\n", b"\0" * 4096):
+        path = tmp_path / "file"
+        path.write_bytes(content)
+        run = msmemscope("recover", path, output=False)
+        assert (run.returncode, run.stdout) == (1, ""), run
+        assert sentences(run) == [f"msmemscope: {path} is not a trace; give the output directory of the launch"]
+    (tmp_path / "raw").write_bytes(b"MSCTRACE" + bytes(4096))
+    run = msmemscope("recover", tmp_path / "raw", output=False)
+    assert run.returncode == 1 and "msmemscope info reads it" in run.stderr, run
