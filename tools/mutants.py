@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """How many wrong lines the tests find: changes one line of src at a time, builds that in a copy of the tree, and runs the tests that
-execute the line, fastest first, until one fails.
+execute the line, unit tests first, then the fastest first, until one fails. $LANES mutants are tried at a time, as many as there are cores.
 
     tools/mutants.py run SEED [COUNT]   COUNT (40) mutants that the seed chooses, added to build/mutants/results
     tools/mutants.py table              what is in there: by folder, and each survivor
@@ -9,12 +9,17 @@ execute the line, fastest first, until one fails.
 
 Unit tests are run here with the preset `coverage` for what they execute; of the end-to-end tests it is what `tools/covered.py run` left in
 build/covered. A mutant that compiles to the same code as before is none. A test that ends later than it could is a failure: an endless
-loop. One that fails without the change, too, is not counted. What does not fail in 60 s of CPU time survives.
+loop. One that fails without the change, too, is not counted. What does not fail in 60 s of CPU time survives. A survivor that no test can
+find, since nobody can see a difference, gets a line in tests/equivalent.list: file, line, line then, and why, with tabs between. It is not
+counted, nor tried again.
 
 Mutants run with process ids of their own (unshare), so that a wrong one ends no process of anybody else.
 """
+import concurrent.futures
 import hashlib
+import itertools
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -30,8 +35,9 @@ import covered
 
 ROOT = covered.ROOT
 PLACE = ROOT / "build" / "mutants"
-TREE = PLACE / "tree"
 RESULTS = PLACE / "results"
+EQUIVALENT = ROOT / "tests" / "equivalent.list"
+LANES = int(os.environ.get("LANES", os.cpu_count() or 1))  # mutants at a time
 ENOUGH, WANTED = 200, 0.85  # so many mutants judge the tests, of which they have to find this share
 # Those that say what is true; not those that start, stop and kill processes.
 FOLDERS = ("advise", "analysis", "base", "dump", "findings", "import", "options", "parquet", "replay", "sink", "store", "trace", "viewer", "views")
@@ -150,40 +156,6 @@ def candidates(where):
 
 # ---- one mutant ----
 
-def copy_tree():
-    """A tree of its own, which is built once: only what differs is copied, so that ninja builds only that."""
-    names = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
-                           capture_output=True, text=True).stdout.split("\0")
-    for name in filter(None, names):
-        source, copy = ROOT / name, TREE / name
-        if source.is_file() and not source.is_symlink() and not (copy.is_file() and copy.read_bytes() == source.read_bytes()):
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, copy)
-            os.utime(copy)
-    subprocess.run(["cmake", "--preset", "release"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
-    assert build(), "the tree itself is not built"
-
-
-def build():
-    """Builds and stages; whether that succeeded."""
-    release = TREE / "build" / "release"
-    for words in (["cmake", "--build", release, "--target", "dist", "tests/unit/all", "tests/judge/all", "tests/twin/all", "--", "--quiet"],
-                  ["cmake", "--install", release, "--prefix", TREE / "build" / "dist"]):
-        if subprocess.run(words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
-            return False
-    return True
-
-
-def code_of(file):
-    """A hash of what a file was compiled to, in each target that has it, without what a debugger reads."""
-    found = hashlib.sha256()
-    for path in sorted((TREE / "build" / "release").rglob(f"{Path(file).name}.o")):
-        plain = PLACE / "plain.o"
-        subprocess.run(["objcopy", "--strip-debug", path, plain], check=True)
-        found.update(plain.read_bytes())
-    return found.hexdigest()
-
-
 def alone(words, limit_s, env):
     """Runs words with process ids of their own, at most limit_s seconds of CPU time each process; gives the exit status."""
     apart = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -197,78 +169,159 @@ def alone(words, limit_s, env):
             return -signal.SIGKILL
 
 
-def fails_of(names, tree, limit_s):
-    """The end-to-end tests of `names` that fail, the first one only, or all if pytest itself did not end."""
-    failed = PLACE / "failed"
-    failed.unlink(missing_ok=True)
-    env = {"MSMEMSCOPE_DIST": str(tree / "build" / "dist"), "MSMEMSCOPE_TARGETS": str(ROOT / "build" / "release" / "tests" / "targets"),
-           "MSMEMSCOPE_FAILED": str(failed)}
-    status = alone(["/usr/bin/python3", "tools/again.py", "-q", "-x", "-p", "no:cacheprovider", *names], limit_s, env)
-    if failed.exists():
-        return failed.read_text(encoding="utf-8").splitlines()[:1]
-    return [] if status in (0, 5) else list(names)[:1]
+class Lane:
+    """A tree of its own in which one mutant after the other is built. Its text is restored after each; what is built is not: the next build
+    makes both. Only what a mutant needs is built: its objects, then the unit tests that execute the line, then, if these pass, what users get."""
 
+    def __init__(self, number):
+        self.place = PLACE / f"lane-{number}"
+        self.tree = self.place / "tree"
+        self.release = self.tree / "build" / "release"
+        self._copy()
+        subprocess.run(["cmake", "--preset", "release"], cwd=self.tree, check=True, stdout=subprocess.DEVNULL)
+        assert self.build("dist", "tests/unit/all", "tests/judge/all", "tests/twin/all") and self.stage(), "the tree itself is not built"
+        self.units = unit_tests(self.release)
+        self.objects = defaultdict(list)
+        for path in sorted(self.release.rglob("*.c.o")):
+            self.objects[path.name[:-2]].append(path)
+        self.codes = {}  # of files that have been changed, before
+        self.broken = set()
 
-def killer(tests, units, broken):
-    """(the first test that fails, or None; how many ran; CPU seconds)."""
-    began, ran, e2e = spent(), 0, []
-    for seconds, name in tests:
-        if name in units:
+    def _copy(self):
+        """Only what differs is copied, so that ninja builds only that."""
+        names = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                               check=True, capture_output=True, text=True).stdout.split("\0")
+        for name in filter(None, names):
+            source, copy = ROOT / name, self.tree / name
+            if source.is_file() and not source.is_symlink() and not (copy.is_file() and copy.read_bytes() == source.read_bytes()):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, copy)
+                os.utime(copy)
+
+    def build(self, *targets):
+        """Whether that succeeded."""
+        return subprocess.run(["cmake", "--build", self.release, "--target", *targets, "--", "--quiet"], check=False, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL).returncode == 0
+
+    def stage(self):
+        return subprocess.run(["cmake", "--install", self.release, "--prefix", self.tree / "build" / "dist"], check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+    def compile(self, file):
+        """A hash of what a file is compiled to, in each target that has it, without what a debugger reads; None if it does not compile."""
+        objects = self.objects[Path(file).name]
+        if not self.build(*(path.relative_to(self.release) for path in objects)):
+            return None
+        found = hashlib.sha256()
+        for path in objects:
+            plain = self.place / "plain.o"
+            subprocess.run(["objcopy", "--strip-debug", path, plain], check=True)
+            found.update(plain.read_bytes())
+        return found.hexdigest()
+
+    def fails_of(self, names, tree):
+        """The end-to-end tests of `names` that fail, the first one only, or all if pytest itself did not end."""
+        failed = self.place / "failed"
+        failed.unlink(missing_ok=True)
+        env = {"MSMEMSCOPE_DIST": str(tree / "build" / "dist"), "MSMEMSCOPE_TARGETS": str(ROOT / "build" / "release" / "tests" / "targets"),
+               "MSMEMSCOPE_FAILED": str(failed)}
+        status = alone(["/usr/bin/python3", "tools/again.py", "-q", "-x", "-p", "no:cacheprovider", *names], LIMIT_S, env)
+        if failed.exists():
+            return failed.read_text(encoding="utf-8").splitlines()[:1]
+        return [] if status in (0, 5) else list(names)[:1]
+
+    def killer(self, tests):
+        """(the first test that fails, or None; how many ran; CPU seconds). Unit tests go first."""
+        began, ran = spent(), 0
+        units = [(seconds, name) for seconds, name in tests if name in self.units]
+        assert not units or self.build(*(Path(self.units[name][0]).relative_to(self.release) for _, name in units)), "unit tests are not linked"
+        for seconds, name in units:
             ran += 1
-            if spent() - began > LIMIT_S:
-                return None, ran, spent() - began
-            if alone(units[name], max(10, 20 * seconds), {}) not in (0, 77):
+            if alone(self.units[name], max(10, 20 * seconds), {}) not in (0, 77):
                 return name, ran, spent() - began
-        elif name not in broken:
-            e2e.append((seconds, name))
-    while e2e:
-        left, names = LIMIT_S - (spent() - began), []
-        while e2e and len(names) < TOGETHER and e2e[0][0] < left:
-            left -= e2e[0][0]
-            names.append(e2e.pop(0)[1])
-        if not names:
-            break
-        ran += len(names)
-        for name in fails_of(names, TREE, LIMIT_S):
-            if not fails_of([name], ROOT, LIMIT_S):
-                return name, ran, spent() - began
-            broken.add(name)
-    return None, ran, spent() - began
+        e2e = [(seconds, name) for seconds, name in tests if name not in self.units and name not in self.broken]
+        assert not e2e or self.build("dist") and self.stage(), "it is not linked"
+        while e2e:
+            left, names = LIMIT_S - (spent() - began), []
+            while e2e and len(names) < TOGETHER and e2e[0][0] < left:
+                left -= e2e[0][0]
+                names.append(e2e.pop(0)[1])
+            if not names:
+                break
+            ran += len(names)
+            for name in self.fails_of(names, self.tree):
+                if not self.fails_of([name], ROOT):
+                    return name, ran, spent() - began
+                self.broken.add(name)
+        return None, ran, spent() - began
+
+    def try_one(self, mutant, tests):
+        """What is to be kept of a mutant."""
+        file, number, what, then, block = mutant
+        path = self.tree / file
+        text = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        said = {"file": file, "line": number, "what": what, "was": text[number - 1].strip(), "is": then.strip(), "block": block}
+        if file not in self.codes:
+            self.codes[file] = self.compile(file)
+        try:
+            path.write_text("".join([*text[:number - 1], then + "\n", *text[number:]]), encoding="utf-8")
+            code = self.compile(file)
+            if code in (None, self.codes[file]):
+                return {**said, "outcome": "the same code" if code else "not compiled"}
+            by, ran, seconds = self.killer(tests)
+            return {**said, "outcome": "killed" if by else "survived", "by": by, "tests": len(tests), "ran": ran, "cpu_s": round(seconds, 1)}
+        finally:
+            path.write_text("".join(text), encoding="utf-8")
 
 
-def try_one(mutant, tests, units, broken):
-    file, number, _, then, _ = mutant
-    text = (TREE / file).read_text(encoding="utf-8").splitlines(keepends=True)
-    before = code_of(file)
-    try:
-        changed = [*text[:number - 1], then + "\n", *text[number:]]
-        (TREE / file).write_text("".join(changed), encoding="utf-8")
-        if not build():
-            return {"outcome": "not compiled"}
-        if code_of(file) == before:
-            return {"outcome": "the same code"}
-        by, ran, seconds = killer(tests, units, broken)
-        return {"outcome": "killed" if by else "survived", "by": by, "tests": len(tests), "ran": ran, "cpu_s": round(seconds, 1)}
-    finally:
-        (TREE / file).write_text("".join(text), encoding="utf-8")
-        build()
+_lane = None  # of this process
 
+
+def start_lane(numbers):
+    global _lane  # pylint: disable=global-statement
+    _lane = Lane(numbers.get())
+
+
+def try_one(mutant, tests):
+    return _lane.try_one(mutant, tests)
+
+
+def attempt(mutants, where, seed, count=None):
+    """Tries mutants in LANES lanes until `count` of them have been killed or have survived; yields what is to be kept of each."""
+    todo, running, counted = iter(mutants), set(), 0
+    numbers = multiprocessing.Queue()
+    for number in range(LANES):
+        numbers.put(number)
+    with concurrent.futures.ProcessPoolExecutor(LANES, initializer=start_lane, initargs=(numbers,)) as lanes:
+        while True:
+            wanted = LANES if count is None else min(LANES, count - counted)
+            for mutant in itertools.islice(todo, max(0, wanted - len(running))):
+                running.add(lanes.submit(try_one, mutant, where[mutant[4]]))
+            if not running:
+                return
+            done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for said in (one.result() for one in done):
+                counted += said["outcome"] in ("killed", "survived")
+                print(f"{said['outcome']:14}{said['file']}:{said['line']}: {said['was']}  ->  {said['is']}"
+                      + (f"  by {said['by']}" if said.get("by") else ""), flush=True)
+                yield {"seed": seed, **said}
+
+
+# ---- what is kept ----
 
 def results():
     return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
 
 
-def attempt(mutants, where, seed):
-    """Tries mutants until enough have been killed or have survived; yields what is to be kept of each."""
-    copy_tree()
-    units, broken = unit_tests(TREE / "build" / "release"), set()
-    for mutant in mutants:
-        file, number, what, then, block = mutant
-        was = (TREE / file).read_text(encoding="utf-8").splitlines()[number - 1]
-        said = {"seed": seed, "file": file, "line": number, "what": what, "was": was.strip(), "is": then.strip(), "block": block,
-                **try_one(mutant, where[block], units, broken)}
-        print(f"{said['outcome']:14}{file}:{number}: {said['was']}  ->  {said['is']}" + (f"  by {said['by']}" if said.get("by") else ""), flush=True)
-        yield said
+def equivalent():
+    """{(file, the line, the line then): why nobody can see the difference}."""
+    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()
+    return {tuple(words[:3]): words[3] for words in (line.split("\t") for line in lines if line and not line.startswith("#"))}
+
+
+def outcome(one, same):
+    """`survived` only if it counts."""
+    return "equivalent" if one["outcome"] == "survived" and (one["file"], one["was"], one["is"]) in same else one["outcome"]
 
 
 def keep(found):
@@ -278,16 +331,18 @@ def keep(found):
 def run(seed, count):
     where = executed()
     seen = {(one["file"], one["line"]) for one in results()}
-    chosen = candidates(where)
+    same, texts, chosen = equivalent(), {}, []
+    for mutant in candidates(where):
+        file, number, _, then, _ = mutant
+        if file not in texts:
+            texts[file] = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        if (file, number) not in seen and (file, texts[file][number - 1].strip(), then.strip()) not in same:
+            chosen.append(mutant)
     random.Random(seed).shuffle(chosen)
-    chosen = [mutant for mutant in dict(((mutant[:2], mutant) for mutant in chosen)).values() if mutant[:2] not in seen]
-    counted = 0
-    for said in attempt(chosen, where, seed):
+    chosen = {mutant[:2]: mutant for mutant in chosen}.values()
+    for said in attempt(chosen, where, seed, count):
         with open(RESULTS, "a", encoding="utf-8") as file:
             file.write(json.dumps(said) + "\n")
-        counted += said["outcome"] in ("killed", "survived")
-        if counted == count:
-            break
     table()
 
 
@@ -295,18 +350,21 @@ def again():
     """Lines are found by what they say; a survivor whose line is no longer there is dropped."""
     where, kept, old = executed(), [], []
     mutants = {(file, what, then.strip()): (file, number, what, then, block) for file, number, what, then, block in candidates(where)}
+    same = equivalent()
     for one in results():
         key = one["file"], one["what"], one["is"]
-        (old if one["outcome"] == "survived" and key in mutants else kept).append(one)
-    kept = [one for one in kept if one["outcome"] != "survived"]
+        if outcome(one, same) != "survived":
+            kept.append(one)
+        elif key in mutants:
+            old.append(one)
     kept += attempt([mutants[one["file"], one["what"], one["is"]] for one in old], where, "again")
     keep(kept)
     table()
 
 
 def table():
-    found = results()
-    folders = defaultdict(Counter)
+    same, folders = equivalent(), defaultdict(Counter)
+    found = [{**one, "outcome": outcome(one, same)} for one in results()]
     for one in found:
         for folder in (one["file"].split("/")[1], "all"):
             folders[folder][one["outcome"]] += 1
@@ -315,11 +373,13 @@ def table():
         killed, survived = folders[folder]["killed"], folders[folder]["survived"]
         if killed + survived:
             print(f"{folder:12}{killed + survived:8}{killed:8}{100 * killed / (killed + survived):6.0f}")
-    print(f"not counted: {folders['all']['the same code']} that are the same code, {folders['all']['not compiled']} that do not compile")
+    everything = folders["all"]
+    print(f"not counted: {everything['the same code']} that are the same code, {everything['not compiled']} that do not compile, "
+          f"{everything['equivalent']} that nobody can see ({EQUIVALENT.relative_to(ROOT)})")
     for one in found:
         if one["outcome"] == "survived":
             print(f"survived: {one['file']}:{one['line']}: {one['was']}  ->  {one['is']}  ({one['ran']} of {one['tests']} tests)")
-    killed, counted = folders["all"]["killed"], folders["all"]["killed"] + folders["all"]["survived"]
+    killed, counted = everything["killed"], everything["killed"] + everything["survived"]
     if counted >= ENOUGH and killed < WANTED * counted:
         sys.exit(f"fewer than {WANTED:.0%} of {counted} mutants are found")
 
