@@ -391,6 +391,14 @@ void simcuda_answer(int64_t number)
 	answer = number;
 }
 
+int64_t sim_answer(int64_t number)
+{
+	int64_t before = answer;
+
+	answer = number;
+	return before;
+}
+
 SIM_API void simcuda_quiet(int wanted);
 void simcuda_quiet(int wanted)
 {

@@ -80,6 +80,8 @@ void sim_fill(void *to, int value, size_t bytes);
 void *sim_reserve(uint64_t bytes); /* addresses without memory */
 /* Numbers that this thread reads of unknown memory are this; -1: they are 0. Returns what was set before. */
 int64_t sim_largest(int64_t count);
+/* The number that this thread reads next for the size of a result; -1: it is not known. Returns what was set before. */
+int64_t sim_answer(int64_t number);
 /* Why sizes that follow from numbers of unknown memory, read by this thread, have no bound; NULL: they have. Returns what was set before. */
 const char *sim_unbounded(const char *why);
 void sim_guess_true(void *address); /* the byte there reads as 1, and is told */

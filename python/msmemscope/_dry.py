@@ -113,8 +113,10 @@ def _value(kind, _name, how=None):
     global _told_times
     _told_times += 1
     try:
+        from . import _small
         where = _site(_frames(_users_frame()))
-        text = where + (how or _HOW[min(kind, len(_HOW) - 1)])
+        how = how or _HOW[min(kind, len(_HOW) - 1)]
+        text = where + (f" read as {_small.number_read}" if how == " read as 0" else how)
         if text not in _reads:
             if len(_reads) >= _VALUES_MAX:
                 return
@@ -141,8 +143,32 @@ def _look_for_loop(where, text):
     _end()
 
 
+def _name_lines(torch):
+    """
+    The run for classes tells the lines that start a backward pass: its memory is taken on threads of PyTorch's own, which have no line. Other runs
+    have the figures.
+    """
+    run = getattr(torch.autograd, "_engine_run_backward", None)
+    if run is None or "MSMEMSCOPE_DRY_CLASSES" not in os.environ:
+        return
+    told = set()
+
+    def begins(*args, **kwargs):
+        for code, _, line in _frames(sys._getframe(1)):
+            if _is_users(code.co_filename):
+                if (code, line) not in told and len(told) < _VALUES_MAX:
+                    told.add((code, line))
+                    function = "" if code.co_name == "<module>" else f" {code.co_name}"
+                    note(f"dry run: backward: {os.path.basename(code.co_filename)}:{line}{function}")
+                break
+        return run(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = begins
+
+
 def _npu_is_here(_module):
     global _values
+    _name_lines(sys.modules["torch"])
     _values = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_char_p)(_value)
     ctypes.CDLL("libruntime.so").rtSimListen(_values)
     from ._small import install_reads
@@ -154,7 +180,7 @@ def _told(kind, what):
     global _missing, _workspaces
     text = what.decode("utf-8", "replace")
     if kind == 0:
-        _value(kind, None, f" read as {text}")
+        _value(kind, None, " read as True" if text == "true" else f" read as {text}")
     elif kind == 1:
         _value(kind, None, " read without its values")
     elif kind == 5:
@@ -199,6 +225,7 @@ def _cuda_is_here(torch):
     if kinds and not runs:
         _cuda.simcuda_refuse(f"torch {torch.__version__} has no kernels for a card of capability {card[0]}.{card[1]}, "
                              f"only {', '.join(kinds)}".encode())
+    _name_lines(torch)
     from ._small import install
     install(torch, _cuda, lambda how: _value(0, None, how), lambda: _told_times, _number, _MORE)
 

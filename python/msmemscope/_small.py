@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small tensors of a dry run for CUDA, whose kernels do nothing: what the program computes from them is computed on the host as well.
 
-A tensor of at most 4,096 elements that the program makes from numbers, or from a tensor of the host, has a shadow: a tensor of the host with its
+A tensor of at most 4,096 elements, or 65,536 integers or truths, that the program makes from numbers, or from a tensor of the host, has a shadow: a tensor of the host with its
 values. What the program's own lines compute of shadows alone has one too. So `int(lengths.max())` is the real number, and a mask that is known
 selects as many rows as it really does. Where an operand is not known it counts as zeros, and the result is a guess: the program goes on with it, and
 the answer lists its line.
@@ -21,6 +21,8 @@ from ._native import ctypes
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 ELEMENTS_MAX = 4096
+INTEGERS_MAX = 65536  # elements where they are integers or truths, as tokens, masks and lengths
+NUMBER = float(os.environ.get("MSMEMSCOPE_DRY_NUMBER", 0))  # what numbers that nobody computed read as, but for integers and truths
 PARTS_MAX = 64  # tensors of one result
 
 _MAKERS = frozenset("tensor zeros ones full arange eye linspace scalar_tensor as_tensor".split())
@@ -34,12 +36,15 @@ _PURE = frozenset("""eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__
     argsort topk diff roll flip tril triu masked_fill nonzero masked_select bincount one_hot repeat_interleave searchsorted bucketize count_nonzero
     scatter index_fill outer""".split())
 _CHANGES = frozenset("""add_ sub_ mul_ div_ fill_ zero_ copy_ __setitem__ masked_fill_ logical_and_ logical_or_ bitwise_and_ bitwise_or_ clamp_ neg_
-    __iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __iand__ __ior__ scatter_ index_fill_ index_copy_""".split())
+    __iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __iand__ __ior__ scatter_ index_fill_ index_copy_ index_put_""".split())
 _SETS = frozenset("fill_ zero_ copy_".split())  # all of it, whatever there was before
 _READS = frozenset("item __bool__ __int__ __float__ __index__ tolist __contains__ is_nonzero".split())
+_ORDERS = frozenset("lt le gt ge __lt__ __le__ __gt__ __ge__".split())  # of one number that is not known: as of 0, which it reads as
 _COMPARES = frozenset("eq ne __eq__ __ne__ isin".split())  # of numbers that are not known: as of zeros, so that a loop that looks for one goes on
 _ASKS = frozenset("isfinite isnan isinf".split())  # of numbers that are not known: as if all were well
-_NAMES = _MAKERS | _LIKE | _PURE | _CHANGES | _READS | {"cpu", "randint"}
+_INDEXES = frozenset("__getitem__ __setitem__ index_put_ index_put".split())
+_LOOKS = frozenset("nonzero argwhere where __getitem__ index_put".split())
+_NAMES = _MAKERS | _LIKE | _PURE | _CHANGES | _READS | _LOOKS | {"cpu", "randint"}
 
 
 class _Shadow:
@@ -94,9 +99,11 @@ class Small:
         self._shadows = {}  # by the identity of their tensors
         self._plain = (torch.Tensor, torch.nn.Parameter)
         library.simcuda_answer.argtypes = [ctypes.c_int64]
+        library.simcuda_mask.argtypes = [ctypes.c_int64] * 3
 
     def fits(self, tensor):
-        return type(tensor) in self._plain and tensor.layout is self.torch.strided and tensor.numel() <= ELEMENTS_MAX
+        return type(tensor) in self._plain and tensor.layout is self.torch.strided and \
+            tensor.numel() <= (ELEMENTS_MAX if tensor.is_floating_point() or tensor.is_complex() else INTEGERS_MAX)
 
     def of(self, tensor):
         """The shadow of a tensor if it is still of its version."""
@@ -145,14 +152,14 @@ class Small:
 
     def _changed_number(self, value):
         """Of a number that is not known: another one where the command asks for it, so that it sees what follows from it."""
-        return changed_number(value, self._more) if self._more else value
+        return changed_number(value, self._more) if self._more or NUMBER else value
 
     def read(self, _name, func, args, kwargs):
         taken = _Operands(self, args, kwargs) if self._shadows else None
         integer = self._is_integer(args[0])
         if taken is None or not taken.found or not taken.whole:
             before = self._times()
-            value = func(*args, **kwargs)
+            value = reading(func, args, kwargs)
             if self._times() == before:
                 return value
             self._counted(integer)
@@ -178,10 +185,14 @@ class Small:
             self._counted(True)
             if self._more:
                 result.add_(self._more)
+        elif NUMBER and self._times() != before and self.fits(result) and result.is_floating_point():
+            result.add_(NUMBER)
         return result
 
     def changed(self, name, func, args, kwargs):
         before, values, guess = self.of(args[0]), None, False
+        if name in _INDEXES:
+            self._masks(name, args, kwargs)
         if self.fits(args[0]) and (before is not None or name in _SETS):
             taken = _Operands(self, args[1:], kwargs)
             guess = taken.guess or (name not in _SETS and before.guess)
@@ -197,9 +208,7 @@ class Small:
     def _size(self, name, args, kwargs):
         """What an operator reads from the card for the size of its result; None: nothing, or it is not known."""
         Tensor = self.torch.Tensor
-        if name == "__getitem__":
-            chosen = args[1]
-        elif name == "masked_select":
+        if name == "masked_select":
             chosen = args[1] if len(args) > 1 else kwargs["mask"]
         elif name == "repeat_interleave":
             chosen = args[1] if len(args) > 1 else kwargs.get("repeats", args[0])
@@ -208,19 +217,35 @@ class Small:
         shadow = self.of(chosen) if isinstance(chosen, Tensor) else None
         if shadow is None or shadow.guess or not shadow.values.numel():
             return None
-        if name == "__getitem__":
-            return int(shadow.values.sum()) if chosen.dtype is self.torch.bool else None
         if name == "masked_select":
             return int(shadow.values.expand(self.torch.broadcast_shapes(args[0].shape, chosen.shape)).sum())
         if name == "repeat_interleave":
             return int(shadow.values.sum())
         if name in ("bincount", "one_hot"):
             return int(shadow.values.max())
-        return int(shadow.values.count_nonzero()) if name == "nonzero" or len(args) + len(kwargs) == 1 else None
+        return None
+
+    def _masks(self, name, args, kwargs):
+        """How many elements count of each tensor whose elements that are not zero this call looks for: known, or not."""
+        if name in _INDEXES:
+            chosen = args[1] if isinstance(args[1], (list, tuple)) else (args[1],)
+            chosen = [part for part in chosen if isinstance(part, self.torch.Tensor) and part.dtype is self.torch.bool]
+        else:
+            chosen = args[:1] if name != "where" or len(args) + len(kwargs) == 1 else ()
+        for mask in chosen:
+            if mask.is_cuda and mask.layout is self.torch.strided and type(mask) in self._plain:
+                shadow = self.of(mask)
+                count = -1 if shadow is None or shadow.guess else int(shadow.values.count_nonzero())
+                try:
+                    self._library.simcuda_mask(mask.data_ptr(), mask.numel(), count)
+                except RuntimeError:  # a tensor of vmap() has no memory
+                    pass
 
     def called(self, name, func, args, kwargs):
         size = None
-        if name in ("nonzero", "where", "__getitem__", "masked_select", "repeat_interleave", "bincount", "one_hot") and self._shadows:
+        if name in _LOOKS:
+            self._masks(name, args, kwargs)
+        elif name in ("masked_select", "repeat_interleave", "bincount", "one_hot") and self._shadows:
             size = self._size(name, args, kwargs)
         if size is None:
             result = func(*args, **kwargs)
@@ -250,6 +275,8 @@ class Small:
         known = taken.found or arrives or name in _MAKERS or name in _LIKE
         if name in _COMPARES and not known:
             known = not any(isinstance(arg, Tensor) and arg.is_floating_point() for arg in args)
+        elif name in _ORDERS and not known:
+            known = result.numel() == 1
         if not known or not taken.whole:
             return
         guess = taken.guess and not arrives and not (name in _LIKE and len(args) < 3)
@@ -268,6 +295,24 @@ class Small:
         if of_card and (name == "cpu" or name == "to" and len(args) > 1 and str(args[1]) == "cpu"):
             return self.copied(func, args, kwargs)
         return self.called(name, func, args, kwargs)
+
+
+number_read = "0"  # as text: what the tensor reads as that is being read, if nobody computed it
+
+
+def reading(func, args, kwargs):
+    """Calls what reads a tensor."""
+    global number_read
+    if getattr(func, "__name__", None) == "__bool__" or str(args[0].dtype) == "torch.bool":
+        number_read = "False"
+    elif NUMBER and args[0].is_floating_point():
+        number_read = str(NUMBER)
+    else:
+        return func(*args, **kwargs)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        number_read = "0"
 
 
 _conditions = 0  # that changed_number() was asked for
@@ -290,11 +335,11 @@ def changed_number(value, more):
     if isinstance(value, list):
         return [changed_number(part, more) for part in value]
     if type(value) is bool:
-        _conditions += 1
-        return value if _is_check() or hashlib.md5(b"%d" % _conditions).digest()[0] & 1 else not value
+        _conditions += bool(more)
+        return value if not more or _is_check() or hashlib.md5(b"%d" % _conditions).digest()[0] & 1 else not value
     if type(value) is int:
         return value + more
-    return value + 1.0 if type(value) is float else value
+    return value + NUMBER + bool(more) if type(value) is float else value
 
 
 def _hide(torch):
@@ -332,12 +377,14 @@ def install_reads(torch, told_times, counted, more):
             if getattr(func, "__name__", None) not in reads:
                 return func(*args, **kwargs or {})
             before = told_times()
-            value = func(*args, **kwargs or {})
+            value = reading(func, args, kwargs or {})
             integer = args[0].dtype in integers
-            if told_times() == before or (not integer and isinstance(value, torch.Tensor)):
+            if told_times() == before:
                 return value
+            if isinstance(value, torch.Tensor) and not integer:
+                return value.add_(NUMBER) if NUMBER and value.numel() <= ELEMENTS_MAX and value.is_floating_point() else value
             counted(integer)
-            if not more:
+            if not more and not NUMBER:
                 return value
             return value.add_(more) if isinstance(value, torch.Tensor) else changed_number(value, more)
 

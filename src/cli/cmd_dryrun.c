@@ -72,6 +72,7 @@ static bool read_device(const char *text, struct dry_device *out)
 	out->card = NULL;
 	out->lean = false;
 	out->other = false;
+	out->number = false;
 	out->classes = false;
 	for (i = 0; i < sizeof(cards) / sizeof(*cards); i++) {
 		if (strcmp(cards[i].word, text) == 0) {
@@ -346,6 +347,22 @@ static bool differs(const struct dry_result *run, const struct dry_result *other
 		       : other->needs > run->needs || dry_ran_out(other);
 }
 
+/* The program on a device; once more with other numbers where it fails because those that nobody computed are 0. */
+static int run_first(const struct options *options, struct dry_device *device,
+		     const struct dry_torch *torch, bool shown, struct dry_result *run,
+		     struct mscope_error *err)
+{
+	int r = dry_run(options, device, torch, shown, run, err);
+
+	if (r < 0 || device->number || !dry_wants_number(run))
+		return r;
+	dry_drop(run);
+	device->number = true;
+	cli_say("it failed because numbers that were not computed read as 0; once more with %s",
+		DRY_NUMBER);
+	return dry_run(options, device, torch, false, run, err);
+}
+
 /* The runs that say more of the same program on the device of its figures: where its memory is, and how sure the figures are. */
 static int run_beside(const struct options *options, const struct dry_torch *torch,
 		      struct dry_answer *answer, struct dry_result *runs, size_t *done,
@@ -395,7 +412,7 @@ int cmd_dryrun(const struct options *options)
 		goto out;
 	dry_keep_input();
 	while (r == 0 && done < answer.count) {
-		r = dry_run(options, &devices[done], torch, done == 0, &runs[done], &err);
+		r = run_first(options, &devices[done], torch, done == 0, &runs[done], &err);
 		done++;
 		if (r == 0 && is_unanswered(&runs[done - 1]))
 			goto out;
@@ -407,10 +424,12 @@ int cmd_dryrun(const struct options *options)
 			answer.figures = &runs[i];
 	}
 	if (r == 0 && dry_ran_out(answer.figures)) {
-		no_limit = (struct dry_device){.bytes = DRY_NO_LIMIT, .card = devices[0].card};
+		no_limit = (struct dry_device){.bytes = DRY_NO_LIMIT,
+					       .card = devices[0].card,
+					       .number = devices[answer.count - 1].number};
 		(void)snprintf(no_limit.name, sizeof(no_limit.name), "%s:1T",
 			       no_limit.card != NULL ? "cuda" : "npu");
-		r = dry_run(options, &no_limit, torch, false, &runs[done], &err);
+		r = run_first(options, &no_limit, torch, false, &runs[done], &err);
 		answer.figures = &runs[done++];
 		if (r == 0 && is_unanswered(answer.figures))
 			goto out;

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/shown.h"
+#include "base/text.h"
 #include "findings/say.h"
 #include "sink/report.h"
 #include "sink/screen.h"
@@ -13,6 +14,7 @@
 #define SITE_COLUMNS  32u /* size and class before a call site */
 #define VALUES	      5u
 #define VALUE_COLUMNS 2u
+#define LINES_WRAPPED 3u /* of the screen, that one line of ours takes at most */
 
 bool dry_fits(const struct dry_answer *answer)
 {
@@ -146,39 +148,38 @@ static void add_figures(const struct dry_answer *answer, struct strbuf *out)
 {
 	const struct dry_result *run = answer->figures;
 	const struct dry_orders range = range_of(answer);
+	struct strbuf text = {0};
 	size_t i;
 
-	strbuf_addf(out, "Needs %s", sure(answer));
-	add_range(range.needs_low, range.needs_high, out);
-	strbuf_addf(out, "; PyTorch would reserve %s", sure(answer));
-	add_range(range.reserves_low, range.reserves_high, out);
-	if (run->outside > 0) {
-		strbuf_addf(out, ", and %s", run->device.card != NULL ? "about " : "");
-		strbuf_add_size(out, run->outside);
-		strbuf_add_str(out, " are taken outside of its pool");
-	}
+	strbuf_addf(&text, "Needs %s", sure(answer));
+	add_range(range.needs_low, range.needs_high, &text);
+	strbuf_addf(&text, "; PyTorch would reserve %s", sure(answer));
+	add_range(range.reserves_low, range.reserves_high, &text);
 	if (answer->count == 1) {
-		strbuf_add_str(out, ": ");
-		add_fit(&answer->runs[0], out);
-		strbuf_add_char(out, '.');
+		strbuf_add_str(&text, ": ");
+		add_fit(&answer->runs[0], &text);
 		if (dry_ran_out(&answer->runs[0])) {
-			strbuf_add_str(out, " D");
-			add_death(&answer->runs[0], out);
-			strbuf_add_char(out, '.');
+			strbuf_add_str(&text, ".\nD");
+			add_death(&answer->runs[0], &text);
 		}
-		strbuf_add_char(out, '\n');
-		return;
 	}
-	strbuf_add_str(out, ".\n");
-	for (i = 0; i < answer->count; i++) {
-		strbuf_addf(out, "  %-10s  ", answer->runs[i].device.name);
-		add_fit(&answer->runs[i], out);
+	strbuf_add_str(&text, ".\n");
+	if (run->outside > 0) {
+		strbuf_add_str(&text, run->device.card != NULL ? "About " : "");
+		strbuf_add_size(&text, run->outside);
+		strbuf_add_str(&text, " more are taken outside of its pool.\n");
+	}
+	for (i = 0; answer->count > 1 && i < answer->count; i++) {
+		strbuf_addf(&text, "  %-10s  ", answer->runs[i].device.name);
+		add_fit(&answer->runs[i], &text);
 		if (dry_ran_out(&answer->runs[i])) {
-			strbuf_add_str(out, ": d");
-			add_death(&answer->runs[i], out);
+			strbuf_add_str(&text, ": d");
+			add_death(&answer->runs[i], &text);
 		}
-		strbuf_add_char(out, '\n');
+		strbuf_add_char(&text, '\n');
 	}
+	screen_wrap(strbuf_str(&text), LINES_WRAPPED, out);
+	strbuf_fini(&text);
 }
 
 static void add_sites(const struct dry_result *run, struct strbuf *out)
@@ -204,26 +205,76 @@ static void add_sites(const struct dry_result *run, struct strbuf *out)
 	}
 }
 
+/* Where the words about a value begin after its place: "train.py:52 loss.item()" and " read as 0". */
+static size_t place_length(const char *value)
+{
+	static const char *const words[] = {" read as ", " read without ", " taken as "};
+	const char *found, *last = NULL, *at;
+	size_t i;
+
+	for (i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		for (at = value; (found = strstr(at, words[i])) != NULL; at = found + 1) {
+			if (last == NULL || found > last)
+				last = found;
+		}
+	}
+	return last == NULL ? strlen(value) : (size_t)(last - value);
+}
+
+static bool same_place(const char *a, const char *b)
+{
+	size_t length = place_length(a);
+
+	return length == place_length(b) && memcmp(a, b, length) == 0;
+}
+
+/* One line about a place: "train.py:52 if isnan(x) or isnan(y): read as False, True". */
+static void add_place(const struct dry_result *run, size_t first, struct strbuf *out)
+{
+	static const char read_as[] = " read as";
+	const char *value = run->values[first], *words;
+	size_t length = place_length(value), columns, i;
+	struct strbuf place = {0}, said = {0};
+
+	strbuf_add_shown(&place, value, length);
+	strbuf_add_str(&said, value + length);
+	for (i = first + 1; i < run->value_count; i++) {
+		words = run->values[i] + length;
+		if (!same_place(value, run->values[i]))
+			continue;
+		if (text_starts_with(words, read_as) && text_starts_with(value + length, read_as))
+			words += strlen(read_as);
+		strbuf_addf(&said, ",%s", words);
+	}
+	columns = SCREEN_COLUMNS - VALUE_COLUMNS;
+	strbuf_add_str(out, "  ");
+	screen_cut(strbuf_str(&place), columns > said.length ? columns - said.length : 0, out);
+	strbuf_addf(out, "%s\n", strbuf_str(&said));
+	strbuf_fini(&place);
+	strbuf_fini(&said);
+}
+
+/* A place has one line, whatever it reads how often. */
 static void add_values(const struct dry_answer *answer, struct strbuf *out)
 {
 	const struct dry_result *run = answer->figures;
-	size_t i;
+	size_t i, j, places = 0;
 
 	if (run->value_count == 0)
 		return;
 	say_count(out, run->value_count, "value");
 	strbuf_add_str(out, " came from data that was not computed:\n");
-	for (i = 0; i < run->value_count && i < VALUES; i++) {
-		struct strbuf name = {0};
-
-		strbuf_add_shown(&name, run->values[i], strlen(run->values[i]));
-		strbuf_add_str(out, "  ");
-		screen_cut_middle(strbuf_str(&name), SCREEN_COLUMNS - VALUE_COLUMNS, out);
-		strbuf_add_char(out, '\n');
-		strbuf_fini(&name);
+	for (i = 0; i < run->value_count; i++) {
+		for (j = 0; j < i && !same_place(run->values[i], run->values[j]); j++)
+			;
+		if (j == i && places++ < VALUES)
+			add_place(run, i, out);
 	}
-	if (run->value_count > i)
-		strbuf_addf(out, "  ... %zu more in report.txt\n", run->value_count - i);
+	if (places > VALUES) {
+		strbuf_add_str(out, "  ... ");
+		say_count(out, places - VALUES, "more call site");
+		strbuf_add_str(out, " in report.txt\n");
+	}
 	if (answer->other == NULL)
 		return;
 	strbuf_add_str(

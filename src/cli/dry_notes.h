@@ -10,11 +10,12 @@
 #define DRY_NOTE_STUCK "dry run: ended at " /* train.py:52 loss.item(): why */
 #define DRY_NOTE_MISSING                                                                           \
 	"dry run: missing: " /* train.py:31 model(x): cudnnRNNForward is not simulated */
-#define DRY_NOTE_OUTSIDE "dry run: outside of the pool: "     /* bytes */
-#define DRY_NOTE_WAITS	 "dry run: waits for other streams: " /* bytes */
-#define DRY_NOTE_NUMBERS "dry run: numbers"		      /* one of them is an integer */
-#define DRY_NOTE_STEERS	 "dry run: conditions"	 /* one of them is another number or a truth */
-#define DRY_NOTE_RANGE	 "dry run: workspaces: " /* bytes */
-#define DRY_FULL	 " taken as full" /* in a value: its tensors are larger than they are */
+#define DRY_NOTE_OUTSIDE  "dry run: outside of the pool: "     /* bytes */
+#define DRY_NOTE_WAITS	  "dry run: waits for other streams: " /* bytes */
+#define DRY_NOTE_NUMBERS  "dry run: numbers"		       /* one of them is an integer */
+#define DRY_NOTE_STEERS	  "dry run: conditions"	  /* one of them is another number or a truth */
+#define DRY_NOTE_BACKWARD "dry run: backward: "	  /* train.py:30 main */
+#define DRY_NOTE_RANGE	  "dry run: workspaces: " /* bytes */
+#define DRY_FULL	  " taken as full" /* in a value: its tensors are larger than they are */
 
 #endif

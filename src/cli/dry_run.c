@@ -95,6 +95,10 @@ static void set_environment(const struct dry_device *device, uint32_t steps)
 	(void)setenv("MSMEMSCOPE_DRY_STEPS", text, 1);
 	if (device->other)
 		(void)setenv("MSMEMSCOPE_DRY_OTHER", "1", 1);
+	if (device->classes)
+		(void)setenv("MSMEMSCOPE_DRY_CLASSES", "1", 1);
+	if (device->number)
+		(void)setenv("MSMEMSCOPE_DRY_NUMBER", DRY_NUMBER, 1);
 }
 
 /* ---- the launch ---- */
@@ -170,15 +174,27 @@ _Noreturn static void launch(const struct options *asked, const struct dry_devic
 
 /* ---- what the trace says ---- */
 
+/* Threads without lines of Python are those of the backward pass. */
+static void add_backward(const struct dry_result *result, struct strbuf *out)
+{
+	if (result->backward == NULL) {
+		strbuf_add_str(out, "without a call stack");
+		return;
+	}
+	strbuf_addf(out, "backward pass of %s", result->backward);
+	if (result->backwards > 1)
+		strbuf_addf(out, " and %zu more", result->backwards - 1);
+}
+
 /* The innermost line of the user's own code. */
-static char *innermost_line(const struct findings *found, struct replay *replay,
-			    const struct finding_holder *holder)
+static char *innermost_line(const struct dry_result *result, const struct findings *found,
+			    struct replay *replay, const struct finding_holder *holder)
 {
 	struct strbuf line = {0};
 	char *copy;
 
 	if (holder->recorded && holder->stack == 0)
-		strbuf_add_str(&line, "without a call stack");
+		add_backward(result, &line);
 	else if (!holder->recorded || !site_own_line(&found->names, replay, holder->stack, &line))
 		strbuf_add_str(&line, holder->site);
 	copy = strdup(strbuf_str(&line));
@@ -191,7 +207,7 @@ static void take_site(struct dry_result *result, const struct findings *found,
 		      struct replay *replay, const struct finding_holder *holder)
 {
 	const char *class = say_class((uint32_t)holder->owner_class);
-	char *line = innermost_line(found, replay, holder);
+	char *line = innermost_line(result, found, replay, holder);
 	size_t i;
 
 	class = class != NULL ? class : "other";
@@ -273,6 +289,9 @@ static void take_notes(struct dry_result *result, const struct replay *replay)
 			result->numbers = true;
 		} else if (text_starts_with(note, DRY_NOTE_STEERS)) {
 			result->steers = true;
+		} else if (text_starts_with(note, DRY_NOTE_BACKWARD)) {
+			if (result->backwards++ == 0)
+				result->backward = strdup(note + strlen(DRY_NOTE_BACKWARD));
 		} else if (text_starts_with(note, DRY_NOTE_RANGE)) {
 			result->workspaces = strtoull(note + strlen(DRY_NOTE_RANGE), NULL, 10);
 		}
@@ -513,6 +532,7 @@ void dry_fini(struct dry_result *result)
 	free(result->died_at);
 	free(result->because);
 	free(result->stuck);
+	free(result->backward);
 	free(result->project);
 	*result = (struct dry_result){0};
 }
@@ -534,6 +554,21 @@ void dry_take_classes(struct dry_result *result, struct dry_result *from)
 	from->project = project;
 	if (project != NULL)
 		(void)files_remove(project);
+}
+
+void dry_drop(struct dry_result *result)
+{
+	if (result->project != NULL)
+		(void)files_remove(result->project);
+	dry_fini(result);
+}
+
+bool dry_wants_number(const struct dry_result *result)
+{
+	return !dry_is_fine(result) && result->steers && result->because != NULL &&
+	       (text_starts_with(result->because, "ZeroDivisionError: ") ||
+		text_starts_with(result->because, "ValueError: math domain error") ||
+		text_starts_with(result->because, "ValueError: expected a positive input"));
 }
 
 bool dry_is_fine(const struct dry_result *result)

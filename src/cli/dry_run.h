@@ -13,12 +13,16 @@
 /* More than any card has; the simulated NPU has no more. */
 #define DRY_NO_LIMIT (UINT64_C(1) << 40)
 
+/* What numbers that nobody computed read as where 0 makes the program fail: it has a logarithm and a quotient, and so has its logarithm. */
+#define DRY_NUMBER "0.5"
+
 struct dry_device {
 	char name[32]; /* npu:64G, cuda:80G, h200 */
 	uint64_t bytes;
 	const char *card; /* word of a card of CUDA; NULL: an NPU */
 	bool lean;	  /* convolutions have no workspaces */
 	bool other;	  /* integers that nobody computed are other ones */
+	bool number;	  /* numbers that nobody computed are not 0, but for integers and truths */
 	bool classes;	  /* memory has classes; learning them makes PyTorch take a little more */
 };
 
@@ -61,6 +65,8 @@ struct dry_result {
 	size_t missing_count;
 	uint64_t waits;	     /* most bytes of a step that other streams use, too */
 	uint64_t workspaces; /* the largest of a convolution, which a card may not need */
+	char *backward;	     /* a line that starts a backward pass; NULL: not known */
+	size_t backwards;    /* such lines */
 	char *stuck;	     /* why the program was ended before its steps; NULL: it was not */
 	struct dry_site *sites;
 	size_t site_count;
@@ -89,6 +95,12 @@ bool dry_is_fine(const struct dry_result *result);
 
 /* The same, and was not ended before them. */
 bool dry_is_whole(const struct dry_result *result);
+
+/* It failed because such a number is 0: it divides by it, or wants its logarithm. */
+bool dry_wants_number(const struct dry_result *result);
+
+/* Removes the files of a run that another one takes the place of, and frees it. */
+void dry_drop(struct dry_result *result);
 
 /* It failed, and a request of its was refused before. */
 bool dry_ran_out(const struct dry_result *result);

@@ -113,7 +113,7 @@ def test_a_card_has_what_is_left_of_it(dryrun):
                  "--device=h200").check()
     before, after = map(int, re.search(r"^left (\d+) (\d+)$", run.stderr, re.M).groups())
     assert before == (143156 - 548) << 20 and after == before - (96 << 20)
-    assert ", and about 644 MiB are taken outside of its pool: fits, 139 GiB left." in run.stdout
+    assert ": fits, 139 GiB left.\nAbout 644 MiB more are taken outside of its pool.\n" in run.stdout
 
 
 def test_a_number_that_was_copied_is_known_until_something_runs(dryrun):
@@ -135,6 +135,16 @@ def test_each_run_reads_the_same_input(dryrun, text):
     run = dryrun(f"{text}a = torch.take(10 * MIB)\n", "--device=cuda:64M,cuda:32M", stdin=reader).check()
     os.close(reader)
     assert re.search(r"^  cuda:32M    fits, 22\.0 MiB left$", run.stdout, re.M)
+
+
+def test_a_place_that_reads_several_values_has_one_line(dryrun):
+    """However long it is, what it read stands at the end of its line of the screen."""
+    run = dryrun("a_very_long_name_for_a_block = torch.take(MIB)\ntorch.lib.client_write(a_very_long_name_for_a_block, 42)\ntorch.lib.client_launch()\n"
+                 "for offset in (0, 65536):\n    torch.lib.client_read(a_very_long_name_for_a_block + offset)\n").check()
+    lines = run.stdout.splitlines()
+    at = lines.index("2 values came from data that was not computed:")
+    assert lines[at + 1].startswith("  script.py:7 torch.lib.client_read(a_very_") and not lines[at + 2].startswith(" ")
+    assert lines[at + 1].endswith("... read as it was when it was copied to the card, 0") and max(map(len, lines[:-1])) <= 100
 
 
 def test_a_loop_for_a_value_ends(dryrun):

@@ -49,12 +49,12 @@ def test_values_that_were_not_computed_have_their_lines(client):
     [answer] = dry.lines
     assert answer["figures"] == "at most" and answer["steps"] == 3
     assert answer["values_not_computed"] == [
-        "dry_values.py:16 assert torch.isfinite(out).all() read without its value",
-        "dry_values.py:17 torch.isnan(out).any().item() read as 0",
-        "dry_values.py:19 mask.nonzero() taken as full (upper bound)",
-        "dry_values.py:20 out[mask] taken as full (upper bound)",
-        "dry_values.py:22 sums[sums > 0] taken as full (upper bound)",
-        "dry_values.py:27 loss.backward() taken as full (upper bound)"]
+        "dry_values.py:18 assert torch.isfinite(out).all() read without its value",
+        "dry_values.py:19 torch.isnan(out).any().item() read as False",
+        "dry_values.py:21 mask.nonzero() taken as full (upper bound)",
+        "dry_values.py:22 out[mask] taken as full (upper bound)",
+        "dry_values.py:24 sums[sums > 0] taken as full (upper bound)",
+        "dry_values.py:31 loss.backward() taken as full (upper bound)"]
 
 
 def test_a_branch_that_such_a_value_decides_makes_the_figures_unsure(client):
@@ -64,10 +64,17 @@ def test_a_branch_that_such_a_value_decides_makes_the_figures_unsure(client):
     assert answer["needs_with_other_values_bytes"] > answer["needs_bytes"] + (8 << 20)
 
 
+def test_a_number_that_has_no_logarithm_is_another_one(client):
+    """0 of a loss fails where it divides; then the program runs once more, with a number that does not."""
+    plain, dry = (json.loads(dryrun(client, "dry_values.py", *words, tool=["--json"]).check().stdout) for words in ((), ("log",)))
+    assert dry["needs_bytes"] == plain["needs_bytes"] and dry["figures"] == "at most" and not dry["failed"]
+    assert "dry_values.py:30 loss.item() read as 0.5" in dry["values_not_computed"]
+
+
 def test_a_loop_that_waits_for_such_a_value_ends_with_a_sentence(client):
     dry = dryrun(client, "dry_values.py", "loop")
     assert dry.code == 1
-    assert ("The dry run ended at dry_values.py:24 loss.item(): it read a value that was not computed 10,000 times, without a step and without "
+    assert ("The dry run ended at dry_values.py:26 loss.item(): it read a value that was not computed 10,000 times, without a step and without "
             "more memory.\n") in dry.stdout
     assert "Needs at least " in dry.stdout and ": fits so far, " in dry.stdout
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads values of small tensors, which are computed, and of large ones, which a dry run does not compute. With "loop" it waits for one of them, with "branch" one decides what it takes."""
+"""Reads values of small tensors, which are computed, and of large ones, which a dry run does not compute. With "loop" it waits for one of them, with "branch" one
+decides what it takes, with "log" it has a logarithm."""
+import math
 import sys
 
 import torch
@@ -24,6 +26,8 @@ def main():
         while "loop" in sys.argv and loss.item() < 1:
             out.detach().add_(1)
         assert rows.shape == (10000, 2) and kept.numel() == 10000 and few.numel() == 200
+        if "log" in sys.argv:
+            print(math.log(1 + loss.item()) / loss.item(), file=sys.stderr)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
