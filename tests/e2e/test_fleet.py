@@ -47,6 +47,16 @@ def test_a_process_without_an_end_record_has_ended_unless_its_signal_is_known(tr
     assert store.ask("SELECT outcome FROM processes") == [(outcome,)]
 
 
+def test_the_store_says_what_was_not_recorded(traced, add, out):
+    """By cause; a cause that lost nothing has no row."""
+    store = stores.Sqlite(out)
+    result = traced("sandbox", "prctl", 10, 1, 100, 7, driver="bare", stdout=True)
+    project = result.run.project()
+    assert result.info(project)["losses"]["sandboxed"] == 7
+    add(store, project.path).check()
+    assert store.ask("SELECT cause, events FROM losses") == [("sandboxed", 7)]
+
+
 def test_the_store_says_what_the_json_document_says(msmemscope, traces, store, add):
     add(store, traces, "--run=real").check()
     projects = sorted(traces.glob("msmemscope_*_*"))
