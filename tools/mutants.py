@@ -10,8 +10,8 @@ execute the line, unit tests first, then the fastest first, until one fails. $LA
 Unit tests are run here with the preset `coverage` for what they execute; of the end-to-end tests it is what `tools/covered.py run` left in
 build/covered. A mutant that compiles to the same code as before is none. A test that ends later than it could is a failure: an endless
 loop. One that fails without the change, too, is not counted. What does not fail in 60 s of CPU time survives. A survivor that no test can
-find, since nobody can see a difference, gets a line in tests/equivalent.list: file, line, line then, and why, with tabs between. It is not
-counted, nor tried again.
+find, since nobody can see a difference, gets a line in tests/equivalent.list: file, function, line, line then, and why, with tabs between. It
+is not counted, nor tried again.
 
 Mutants run with process ids of their own (unshare), so that a wrong one ends no process of anybody else.
 """
@@ -43,7 +43,8 @@ ENOUGH, WANTED = 200, 0.85  # so many mutants judge the tests, of which they hav
 FOLDERS = ("advise", "analysis", "base", "dump", "findings", "import", "options", "parquet", "replay", "sink", "store", "trace", "viewer", "views")
 LIMIT_S = 60
 NEAR = 12  # lines from the first one of a block
-TOGETHER = 12  # end-to-end tests of one pytest
+LINKED = 6  # unit tests at a time
+TOGETHER = 12  # end-to-end tests of the first pytest; each has twice as many as the one before, since starting it costs as much as ten of them
 
 SWAPS = (
     ("a comparison", r"(?<= )(<=|>=|<|>)(?= )", {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}),
@@ -59,6 +60,16 @@ STATEMENT = re.compile(r"^\t+(?:\(void\))?\*?[a-z_]\w*(?:(?:->|\.)\w+|\[[^\]]*\]
 def masked(line):
     """The line with blanks for texts and comments."""
     return re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|/\*.*?(?:\*/|$)|^\s*\*.*|^\s*#.*', lambda match: " " * len(match[0]), line)
+
+
+def function_of(text, number):
+    """The name of the function that line `number` of these lines is in.
+
+    >>> function_of(["int f(void)", "{", "\treturn g(3);", "}"], 3)
+    'f'
+    """
+    names = (re.match(r"[a-z_].*?(\w+)\(", line) for line in reversed(text[:number]))
+    return next((name[1] for name in names if name), "")
 
 
 def changes(line):
@@ -98,35 +109,43 @@ def spent():
     return usage.ru_utime + usage.ru_stime
 
 
-def unit_lines():
-    """[(name, CPU seconds, lines)] of the unit tests, as covered.tests() has those of the end-to-end tests."""
-    found = []
+def unit_lines(name, words):
+    """(CPU seconds, lines) of a unit test, as covered.tests() has those of the end-to-end tests; None if it fails."""
+    place = PLACE / "units" / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    began = spent()
+    done = subprocess.run(words, check=False, env={**os.environ, "MSCOPE_COVERAGE": str(place / "ran"), "MSCOPE_COVERAGE_PCS": str(place)},
+                          cwd=covered.BUILD, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
+    count = covered.section_bytes(words[0], "__sancov_guards") // 4 + 1
+    if done.returncode != 0 or not (place / f"ran.{count}").exists():
+        return None
+    where = covered.lines_of(words[0], place / str(count), count)
+    ran = {where[i] for i, byte in enumerate((place / f"ran.{count}").read_bytes()) if byte} - {None}
+    return round(spent() - began, 2), sorted(ran)
+
+
+def all_unit_lines():
+    """{name: what unit_lines() says}; a test that is the same program as before is not run again."""
+    subprocess.run(["cmake", "--preset", "coverage"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", covered.BUILD, "--target", *covered.TARGETS, "tests/unit/all", "tests/judge/all", "tests/twin/all",
+                    "--", "--quiet"], check=True)
+    kept = PLACE / "units.json"
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    found = {}
     for name, words in unit_tests(covered.BUILD).items():
-        place = PLACE / "units" / name
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        began = spent()
-        done = subprocess.run(words, check=False, env={**os.environ, "MSCOPE_COVERAGE": str(place / "ran"), "MSCOPE_COVERAGE_PCS": str(place)},
-                              cwd=covered.BUILD, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
-        count = covered.section_bytes(words[0], "__sancov_guards") // 4 + 1
-        if done.returncode == 0 and (place / f"ran.{count}").exists():
-            where = covered.lines_of(words[0], place / str(count), count)
-            ran = {where[i] for i, byte in enumerate((place / f"ran.{count}").read_bytes()) if byte} - {None}
-            found.append((name, round(spent() - began, 2), sorted(ran)))
-    return found
+        program = hashlib.sha256(Path(words[0]).read_bytes()).hexdigest()
+        found[name] = known[name] if known.get(name, [None])[0] == program else [program, unit_lines(name, words)]
+    kept.write_text(json.dumps(found), encoding="utf-8")
+    return {name: said for name, (_, said) in found.items() if said is not None}
 
 
 def executed():
     """{"FILE:LINE" of a block's beginning: [(CPU seconds, test)], fastest first}."""
-    kept = PLACE / "units.json"
-    if not kept.exists():
-        subprocess.run(["cmake", "--preset", "coverage"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["cmake", "--build", covered.BUILD, "--target", *covered.TARGETS, "tests/unit/all", "tests/judge/all", "tests/twin/all",
-                        "--", "--quiet"], check=True)
-        kept.write_text(json.dumps(unit_lines()), encoding="utf-8")
-    tests = [(name, seconds, map(tuple, ran)) for name, seconds, ran in json.loads(kept.read_text(encoding="utf-8"))]
+    tests = [(name, seconds, map(tuple, ran)) for name, (seconds, ran) in all_unit_lines().items()]
     if (covered.COVERED / "tests").exists():
-        tests += [one for one in covered.tests() if covered.NAME.fullmatch(one[0])]
+        # Some pass only with gcc's code; whether they can judge a mutant is asked when they fail.
+        tests += [one for one in covered.tests(failed=True) if covered.NAME.fullmatch(one[0])]
     found = defaultdict(list)
     for name, seconds, ran in tests:
         for file, line in ran:
@@ -200,7 +219,7 @@ class Lane:
 
     def build(self, *targets):
         """Whether that succeeded."""
-        return subprocess.run(["cmake", "--build", self.release, "--target", *targets, "--", "--quiet"], check=False, stdout=subprocess.DEVNULL,
+        return subprocess.run(["ninja", "-C", self.release, "--quiet", *targets], check=False, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL).returncode == 0
 
     def stage(self):
@@ -234,25 +253,32 @@ class Lane:
         """(the first test that fails, or None; how many ran; CPU seconds). Unit tests go first."""
         began, ran = spent(), 0
         units = [(seconds, name) for seconds, name in tests if name in self.units]
-        assert not units or self.build(*(Path(self.units[name][0]).relative_to(self.release) for _, name in units)), "unit tests are not linked"
-        for seconds, name in units:
+        for number, (seconds, name) in enumerate(units):
+            if number % LINKED == 0:
+                programs = [Path(self.units[one][0]).relative_to(self.release) for _, one in units[number:number + LINKED]]
+                assert self.build(*programs), "unit tests are not linked"
             ran += 1
             if alone(self.units[name], max(10, 20 * seconds), {}) not in (0, 77):
                 return name, ran, spent() - began
         e2e = [(seconds, name) for seconds, name in tests if name not in self.units and name not in self.broken]
         assert not e2e or self.build("dist") and self.stage(), "it is not linked"
+        together = TOGETHER
         while e2e:
-            left, names = LIMIT_S - (spent() - began), []
-            while e2e and len(names) < TOGETHER and e2e[0][0] < left:
+            left, batch = LIMIT_S - (spent() - began), []
+            while e2e and len(batch) < together and e2e[0][0] < left:
                 left -= e2e[0][0]
-                names.append(e2e.pop(0)[1])
-            if not names:
+                batch.append(e2e.pop(0))
+            if not batch:
                 break
-            ran += len(names)
+            ran += len(batch)
+            together *= 2
+            names = [name for _, name in batch]
             for name in self.fails_of(names, self.tree):
                 if not self.fails_of([name], ROOT):
                     return name, ran, spent() - began
                 self.broken.add(name)
+                e2e[:0] = batch[names.index(name) + 1:]  # which pytest left out
+                ran -= len(batch) - names.index(name) - 1
         return None, ran, spent() - began
 
     def try_one(self, mutant, tests):
@@ -260,7 +286,7 @@ class Lane:
         file, number, what, then, block = mutant
         path = self.tree / file
         text = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        said = {"file": file, "line": number, "what": what, "was": text[number - 1].strip(), "is": then.strip(), "block": block}
+        said = {"file": file, "line": number, "function": function_of(text, number), "what": what, "was": text[number - 1].strip(), "is": then.strip(), "block": block}
         if file not in self.codes:
             self.codes[file] = self.compile(file)
         try:
@@ -314,14 +340,14 @@ def results():
 
 
 def equivalent():
-    """{(file, the line, the line then): why nobody can see the difference}."""
+    """{(file, function, the line, the line then): why nobody can see the difference}."""
     lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()
-    return {tuple(words[:3]): words[3] for words in (line.split("\t") for line in lines if line and not line.startswith("#"))}
+    return {tuple(words[:4]): words[4] for words in (line.split("\t") for line in lines if line and not line.startswith("#"))}
 
 
 def outcome(one, same):
     """`survived` only if it counts."""
-    return "equivalent" if one["outcome"] == "survived" and (one["file"], one["was"], one["is"]) in same else one["outcome"]
+    return "equivalent" if one["outcome"] == "survived" and (one["file"], one["function"], one["was"], one["is"]) in same else one["outcome"]
 
 
 def keep(found):
@@ -336,7 +362,7 @@ def run(seed, count):
         file, number, _, then, _ = mutant
         if file not in texts:
             texts[file] = (ROOT / file).read_text(encoding="utf-8").splitlines()
-        if (file, number) not in seen and (file, texts[file][number - 1].strip(), then.strip()) not in same:
+        if (file, number) not in seen and (file, function_of(texts[file], number), texts[file][number - 1].strip(), then.strip()) not in same:
             chosen.append(mutant)
     random.Random(seed).shuffle(chosen)
     chosen = {mutant[:2]: mutant for mutant in chosen}.values()
