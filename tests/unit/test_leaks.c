@@ -202,6 +202,41 @@ static void two_steps_that_become_one_keep_levels_and_ages(void **state)
 	growth_fini(&g);
 }
 
+/* A block in each step; two wait to be freed, and three from step `deeper` on. */
+static struct growth_judgement queue_of(uint32_t steps, uint32_t deeper)
+{
+	struct growth_survivor survivors[3];
+	struct growth_facts facts = {
+		.steps = steps, .stacks_known = true, .survivors = survivors, .survivor_count = 3};
+	struct growth_judgement judged;
+	struct growth g = {0};
+	uint32_t step, i;
+
+	for (step = 1; step <= steps; step++) {
+		growth_alloc(&g, 100);
+		if (step > 2 && step != deeper)
+			assert_int_equal(growth_free(&g, 100, step < deeper ? 2 : 3), 0);
+		assert_int_equal(growth_step(&g, step), 0);
+	}
+	for (i = 0; i < 3; i++)
+		survivors[i] = (struct growth_survivor){.step = steps - 2 + i, .bytes = 100};
+	growth_judge(&g, &facts, &judged);
+	growth_fini(&g);
+	return judged;
+}
+
+/* What was held in the first half of the run may be held at its end; in a short run that is three quarters. */
+static void a_queue_that_became_deeper_late_is_not_kept(void **state)
+{
+	(void)state;
+	assert_int_equal(queue_of(16, 12).verdict, GROWTH_KEPT);
+	assert_int_equal(queue_of(16, 13).verdict, GROWTH_SUSPECT);
+	assert_int_equal(queue_of(19, 14).verdict, GROWTH_KEPT);
+	assert_int_equal(queue_of(19, 15).verdict, GROWTH_SUSPECT);
+	assert_int_equal(queue_of(20, 10).verdict, GROWTH_KEPT);
+	assert_int_equal(queue_of(20, 11).verdict, GROWTH_SUSPECT);
+}
+
 /* ---- what a suspect lacks ---- */
 
 /* A place that keeps a block in each step that `every` divides, from `first` to `last`, seen after `steps`. */
@@ -810,6 +845,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_rose_in_two_places_rose_in_both_together),
 		cmocka_unit_test(two_steps_that_become_one_keep_levels_and_ages),
+		cmocka_unit_test(a_queue_that_became_deeper_late_is_not_kept),
 		cmocka_unit_test(as_many_steps_as_are_said_decide_a_suspect),
 		cmocka_unit_test_setup_teardown(a_pause_as_long_as_all_before_is_no_silence, begin,
 						end),
