@@ -30,6 +30,9 @@ struct play {
 	struct figures figures[16];
 	char names[16][32];
 	size_t count;
+	uint32_t oom_top;     /* blocks of each list of details */
+	uint64_t details[16]; /* their addresses, the newest first, then the largest */
+	size_t detail_count;
 };
 
 static int begin(void **state)
@@ -71,6 +74,10 @@ static int keep_row(void *arg, struct replay *replay, const struct row *row)
 	struct play *p = arg;
 
 	(void)replay;
+	if (row->kind == ROW_OOM_RECENT || row->kind == ROW_OOM_TOP) {
+		assert_true(p->detail_count < MSCOPE_COUNT(p->details));
+		p->details[p->detail_count++] = row->block->address;
+	}
 	if (row->kind != ROW_SNAPSHOT)
 		return 0;
 	assert_true(p->count < MSCOPE_COUNT(p->rows));
@@ -88,8 +95,12 @@ static void play(struct play *p)
 	struct trace_event event;
 
 	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
-	setup = (struct replay_setup){
-		.run = p->run, .elves = &p->elves, .root = "/nowhere", .row = keep_row, .arg = p};
+	setup = (struct replay_setup){.run = p->run,
+				      .elves = &p->elves,
+				      .root = "/nowhere",
+				      .oom_top = p->oom_top,
+				      .row = keep_row,
+				      .arg = p};
 	assert_int_equal(replay_new(&setup, &p->replay), 0);
 	analyses_init(&p->analyses, 0, false, p->replay);
 	assert_int_equal(run_poll(p->run, 0, true), 0);
@@ -338,6 +349,28 @@ static void samples_cover_a_long_run(void **state)
 	assert_in_range(levels.series[BY_STEPS].at[0], 1, 64);
 	assert_in_range(levels.series[BY_STEPS].at[levels.series[BY_STEPS].count - 1], 930, 1000);
 	levels_fini(&levels);
+}
+
+/* ---- details ---- */
+
+/* The newest and the largest of the device that refused, and no more than are asked for. */
+static void details_are_of_the_device_that_refused(void **state)
+{
+	static const uint64_t expected[] = {0xd000, 0xb000, 0xb000, 0xa000};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+
+	maker_context(w, p->now++, 4, POOL_hal, BLOCK_ALLOC, 1);
+	maker_alloc(w, p->now++, HAL, 0xa000, 2 * MIB, 0);
+	maker_alloc(w, p->now++, HAL, 0xb000, 3 * MIB, 0);
+	maker_alloc(w, p->now++, 4, 0xc000, 9 * MIB, 0);
+	maker_alloc(w, p->now++, HAL, 0xd000, MIB, 0);
+	maker_alloc(w, p->now++, 4, 0xe000, 9 * MIB, 0);
+	refuse(p, w, 64 * MIB, 0, 0);
+	p->oom_top = 2;
+	play(p);
+	assert_int_equal(p->detail_count, MSCOPE_COUNT(expected));
+	assert_memory_equal(p->details, expected, sizeof(expected));
 }
 
 /* ---- snapshots that the program asks for ---- */
@@ -656,6 +689,7 @@ int main(void)
 		cmocka_unit_test(steady_growth_is_seen_and_what_stops_is_not),
 		cmocka_unit_test(what_places_held_comes_back),
 		TEST(samples_cover_a_long_run),
+		TEST(details_are_of_the_device_that_refused),
 		TEST(a_snapshot_has_what_the_framework_said),
 		TEST(a_snapshot_has_what_the_pool_and_the_samples_say),
 		TEST(what_nothing_tells_of_a_snapshot_stays_unknown),
