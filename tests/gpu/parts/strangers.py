@@ -462,13 +462,18 @@ def alone(place):
         check("oom others, its advice")(lambda: judge_try(place, run, "oom_others.py", "others"))
 
 
-def told(title, program, wrong, run):
-    lines = [f"---- FAILED {title}: {program}", *(f"  {one}" for one in wrong), f"  truth: {run.said}, exit status {run.status}, {run.seconds:.1f} s", "  screen:"]
+def told(title, program, wrong, run, again):
+    lines = [f"---- FAILED {title}: {program}", *(f"  {one}" for one in wrong), f"  truth: {run.said}, exit status {run.status}, {run.seconds:.1f} s"]
+    if again:
+        return "\n".join([*lines, "  screen: as above"])
     screen = [line for line in run.screen.splitlines() if line.strip() and "running as root" not in line]
-    return "\n".join([*lines, *(f"  | {line[:150]}" for line in screen[:30])])
+    # A traceback of the program itself says nothing of the tool.
+    own = next((number for number, line in enumerate(screen) if re.match(r"\S+ \(pid \d+\): |\d+ processes, ", line)), 0)
+    return "\n".join([*lines, "  screen:", *(f"  | {line[:150]}" for line in screen[own:own + 30])])
 
 
 def run(place):
+    place = place.resolve()
     with ThreadPoolExecutor(LANES) as pool, ThreadPoolExecutor(4) as others:
         jobs = {title: pool.submit(function) for title, function in together(place) if wanted(title)}
         ooms = {title: others.submit(function) for title, function in list(refusals(place, pool))}
@@ -476,6 +481,7 @@ def run(place):
             check(title)(job.result)
         pool.shutdown(cancel_futures=True)
     alone(place)
-    report = "\n\n".join(told(*one) for one in failed)
+    failed.sort(key=lambda one: one[0])
+    report = "\n\n".join(told(*one, one[3] in [other[3] for other in failed[:number]]) for number, one in enumerate(failed))
     (place / "strangers.txt").write_text(report + "\n")
     print(f"\n{report}", flush=True)
