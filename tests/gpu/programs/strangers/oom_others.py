@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another process has nearly all of the card (`oom_others.py hold`); this one needs 8 GiB in all, 256 MiB at a time."""
+"""Another process has nearly all of the card (`oom_others.py hold`); this one loads a model of 8 GiB."""
 import json
 import sys
 
@@ -13,8 +13,6 @@ if "hold" in sys.argv:
     sys.stdin.read()
     sys.exit()
 print(json.dumps({"cause": "other processes"}), flush=True)
-model = torch.nn.Linear(256, 256).cuda()
-weights = []
-for number in range(32):
-    weights.append(torch.empty(GIB // 4, dtype=torch.uint8, device="cuda"))  # @refused
+layers = [torch.nn.Linear(8192, 8192, bias=False, device="cuda") for _ in range(32)]  # @refused
+torch.nn.Sequential(*layers)(torch.randn(4, 8192, device="cuda")).sum().item()
 print(json.dumps({"passed": True}), flush=True)
