@@ -421,3 +421,33 @@ def test_a_healthy_program_without_steps_is_asked_nothing(python, msmemscope, ou
     assert "what keeps blocks is asked" not in log_of(out / "run")
     [project] = rows.projects(out / "run" / "results")
     assert msmemscope.info(project)["events_by_type"].get("keeper", 0) == 0
+
+
+# A node as C++ code lays it out, for each thing that can be the word before it: the counts that it shares its memory with, as AccumulateGrad has
+# them before 2.13, what some other allocator has there, the size of a chunk of its own.
+NODE = """
+import ctypes, struct
+from msmemscope._keeper import _Arrays, collector
+storage, tensor = (ctypes.c_uint64 * 8)(), (ctypes.c_uint64 * 32)()
+memory = 0x7f0000001000
+storage[3] = memory
+tensor[2] = ctypes.addressof(storage)
+for count, word in enumerate((0x300000001, 0x300000003, 0x300000004, 0xffffffffffffffff, 0x7f0000000010, 0, 0x1e1, 0x401)):
+    node = (ctypes.c_uint64 * 1024)()
+    node[1] = word
+    node[2 + 40] = ctypes.addressof(tensor)
+    node[2 + 70] = ctypes.addressof(tensor)
+    object = struct.unpack("<d", struct.pack("<Q", ctypes.addressof(node) + 16))[0]  # its word behind the head is the address
+    out = (ctypes.c_uint32 * 64)()
+    found = collector.mscope_saved(object, 0, ctypes.addressof(tensor), ctypes.addressof(storage), memory,
+                                   _Arrays.numbers([memory]), 1, out, 64)
+    print(hex(word), found, flush=True)
+"""
+
+
+def test_a_node_is_read_whatever_stands_before_it(msmemscope, out, dist):
+    ended = msmemscope("--events=alloc,free", f"--output={out}", "--", "/usr/bin/python3", "-c", NODE,
+                       env={"PYTHONPATH": str(dist / "python")})
+    # Where the size is not known, 512 bytes are read: the first of both tensors.
+    assert ended.stdout.splitlines() == ["0x300000001 1", "0x300000003 1", "0x300000004 1", "0xffffffffffffffff 1", "0x7f0000000010 1", "0x0 1",
+                                         "0x1e1 1", "0x401 2"]

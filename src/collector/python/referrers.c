@@ -14,7 +14,6 @@
  * PyUnstable_GC_VisitObjects(); before 3.12 from a list that the caller has from gc.get_objects().
  */
 #include <errno.h>
-#include <malloc.h>
 #include <string.h>
 
 #include "collector/api.h"
@@ -353,6 +352,9 @@ MSCOPE_EXPORT int32_t mscope_frame_slots(void *frame, uint32_t slots, const uint
 #define VECTOR_BYTES_MAX 8192u
 #define VECTORS_MAX	 4u
 
+/* Of a node whose size is not known: all that is common to nodes, and what small ones save. */
+#define NODE_BYTES 512u
+
 /* Where a tensor has its storage, and a storage its memory. */
 struct saved_layout {
 	uint32_t tensor_storage, storage_data;
@@ -385,6 +387,21 @@ static uint64_t memory_of(const struct saved_layout *at, uint64_t tensor)
 	    !may_be_pointer(storage) || memory_read(&address, storage + at->storage_data, 8) != 8)
 		return 0;
 	return address;
+}
+
+/*
+ * How much of a node is read. The word before it is the size of its chunk where glibc has made one for it alone. Some nodes share theirs
+ * with their reference counts, which are that word then (AccumulateGrad before 2.13), and other allocators have anything there: so
+ * malloc_usable_size() must not be asked, it believes that word.
+ */
+static size_t node_bytes(uint64_t at)
+{
+	uint64_t chunk = 0;
+
+	if (memory_read(&chunk, at - 8, 8) != 8)
+		return NODE_BYTES;
+	chunk &= ~(uint64_t)7;
+	return chunk % 16 == 0 && chunk >= 64 && chunk <= NODE_BYTES_MAX ? chunk - 8 : NODE_BYTES;
 }
 
 struct saved {
@@ -438,10 +455,9 @@ MSCOPE_EXPORT int32_t mscope_saved(void *node, uint32_t in_object, uint64_t tens
 		return r;
 	/* An object of the interpreter starts with its count and type; the C++ object follows. */
 	at = in_object ? (uint64_t)(uintptr_t)node : interp_u64(node, 16 + python.shift);
-	if (!may_be_pointer(at) || !memory_readable((const void *)(uintptr_t)(at - 16), 32))
+	if (!may_be_pointer(at))
 		return -ENOSYS;
-	bytes = in_object ? 512 : malloc_usable_size((void *)(uintptr_t)at);
-	bytes = memory_read(words, at, bytes < NODE_BYTES_MAX ? bytes : NODE_BYTES_MAX);
+	bytes = memory_read(words, at, in_object ? NODE_BYTES : node_bytes(at));
 	scan_words(&saved, words, bytes / 8, true);
 	return (int32_t)saved.found;
 }
