@@ -390,12 +390,12 @@ def log_of(out):
     return "".join(path.read_text(errors="replace") for path in sorted(out.rglob("msmemscope_logs/*.log")))
 
 
-def serve(dist, python, out, script, number=None):
-    """Runs it until the engine has judged it by itself and it has answered, if there is something to answer; then ends it by the signal, or by its input."""
+def serve(dist, python, out, script, until, number=None):
+    """Runs it until the log says so; then ends it by the signal, or by its input."""
     out.mkdir(exist_ok=True)
     (out / "script.py").write_text(script)
     with launched(dist, out, "--device=cpu", "--log-level=debug", "--", *python, out / "script.py") as (launch, pid):
-        while not re.search(r"without steps: 0 call sites|what keeps blocks is known of", log_of(out)):
+        while until not in log_of(out):
             assert launch.poll() is None, launch.stderr.read()
             time.sleep(0.05)
         if number is not None:
@@ -407,7 +407,7 @@ def serve(dist, python, out, script, number=None):
 @pytest.mark.parametrize("name, number", [("main", signal.SIGKILL), ("main", signal.SIGTERM), ("main", None), ("worker", signal.SIGKILL), ("worker", None)])
 def test_a_program_without_steps_is_asked_while_it_runs(python, msmemscope, out, dist, name, number):
     """Whatever ends it, and although the functions that hold the tensors have then returned."""
-    said = serve(dist, python, out / "run", SERVERS[name], number)
+    said = serve(dist, python, out / "run", SERVERS[name], "what keeps blocks is known of", number)
     kind, variable, root = NAMES[name]
     assert re.search(rf"\n  kept by: {kind} `{variable}` \({re.escape(root)}\), \d+ items( at \d+\.\d s)?\n", said), said
     [project] = rows.projects(out / "run" / "results")
@@ -417,7 +417,7 @@ def test_a_program_without_steps_is_asked_while_it_runs(python, msmemscope, out,
 
 
 def test_a_healthy_program_without_steps_is_asked_nothing(python, msmemscope, out, dist):
-    serve(dist, python, out / "run", SERVERS["healthy"], signal.SIGKILL)
+    serve(dist, python, out / "run", SERVERS["healthy"], "without steps: 0 call sites", signal.SIGKILL)
     assert "what keeps blocks is asked" not in log_of(out / "run")
     [project] = rows.projects(out / "run" / "results")
     assert msmemscope.info(project)["events_by_type"].get("keeper", 0) == 0
