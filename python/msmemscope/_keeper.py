@@ -23,7 +23,7 @@ from _thread import _local as _LOCAL
 from importlib.machinery import SourceFileLoader
 from typing import NamedTuple
 
-from ._filled import filled, forget
+from ._filled import added, filled, forget, function_lines, is_own
 from ._native import collector, ctypes
 
 SECONDS = 1.0  # of CPU time that a scan may take, but for the walk over all objects that is in progress
@@ -44,12 +44,16 @@ _LRU = type(functools.lru_cache(len))
 _CELL = types.CellType if hasattr(types, "CellType") else type((lambda x: lambda: x)(0).__closure__[0])
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _FRAMES_OF = {kind: kind.__dict__[name] for kind, name in zip(_GENERATORS, ("gi_frame", "cr_frame", "ag_frame"))}
+_PARTIAL_FUNC = functools.partial.__dict__["func"].__get__
+_METHOD_FUNC = types.MethodType.__dict__["__func__"].__get__
 _PLAIN = (str, int, float, bool, bytes, type(None))
 _QUEUES = {"queue": ".queue", "asyncio.queues": "._queue", "multiprocessing.queues": "._buffer"}  # module: where its classes have their items
 # Where torch.nn.Module has what a program writes as attributes, or as items of a Sequential.
 _OF_MODULES = ("._modules", "._parameters", "._buffers")
 _PART = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 _SEVERAL = 3  # blocks, at least, in each of several containers that grow
+# Kinds of roots whose containers a program fills by a name that its text has.
+_WRITTEN = ("global", "local", "class", "closure", "default")
 # What the interpreter keeps of an error that nobody caught: it came after what kept the tensors.
 _LAST = ("last_value", "last_traceback", "last_exc")
 
@@ -75,6 +79,7 @@ class _Root(NamedTuple):
     words: str
     child: int  # node that it refers to
     order: int  # which of several is said
+    code: object = None  # of the function that has the name
 
 
 def _has_base(kind, base):
@@ -97,9 +102,28 @@ def _module_file(names):
     return _file(path)
 
 
+def _function_name(code):
+    return code.co_name if code.co_name.startswith("<") else f"{code.co_name}()"
+
+
 def _code_words(code):
-    name = code.co_name if code.co_name.startswith("<") else f"{code.co_name}()"
-    return f"{name} in {_file(code.co_filename)}"
+    return f"{_function_name(code)} in {_file(code.co_filename)}"
+
+
+def _defined_words(code):
+    """Of a function that keeps something without being called: a person looks for its first line."""
+    return f"{_function_name(code)} defined at {_file(code.co_filename)}:{code.co_firstlineno}"
+
+
+def _code_of(value):
+    """The code that a call of an object runs, without asking the object; None: it is not known."""
+    if type(value) is functools.partial:
+        value = _PARTIAL_FUNC(value)
+    if type(value) is types.MethodType:
+        value = _METHOD_FUNC(value)
+    if type(value) is not types.FunctionType:
+        value = next((names["__call__"] for names in map(_dict_of_type, _mro_of_type(type(value))) if "__call__" in names), None)
+    return value.__code__ if type(value) is types.FunctionType else None
 
 
 def _slot_names(code):
@@ -340,14 +364,14 @@ class _Scan:
         if kind is _LRU:
             wrapped = (_instance_dict(node) or {}).get("__wrapped__")
             code = wrapped.__code__ if type(wrapped) is types.FunctionType else None
-            words = _code_words(code) if code is not None else _type_name(wrapped)
+            words = _defined_words(code) if code is not None else _type_name(wrapped)
             return _Root("lru_cache", "", f"functools.lru_cache of {words}", ordinal, 0)
         if kind is types.FunctionType:
             return self.function_root(node, child)
         if kind in _GENERATORS:  # one that waits; where it runs, its frame is met
             frame = _FRAMES_OF[kind].__get__(node)
             for name, _index in self.slots(frame, [id(self.nodes[child])]) if frame is not None else ():
-                return _Root("local", name, f"local of {_code_words(frame.f_code)}", child, -1)  # nearer than the generator
+                return _Root("local", name, f"local of {_code_words(frame.f_code)}", child, -1, frame.f_code)  # nearer than the generator
             return None
         if kind is contextvars.Context:
             return self.variable_of(node, child)
@@ -372,20 +396,20 @@ class _Scan:
         if value is node.__closure__:
             for index, cell in enumerate(node.__closure__):
                 if id(cell) in self.ordinals and self.ordinals[id(cell)] in self.down[child]:
-                    return _Root("closure", code.co_freevars[index], f"closure of {_code_words(code)}",
-                                 self.ordinals[id(cell)], 3)
+                    return _Root("closure", code.co_freevars[index], f"closure of {_defined_words(code)}",
+                                 self.ordinals[id(cell)], 3, code)
         if value is node.__defaults__:
             first = code.co_argcount - len(node.__defaults__)
             for index, default in enumerate(node.__defaults__):
                 if id(default) in self.ordinals and self.ordinals[id(default)] in self.down[child]:
-                    return _Root("default", code.co_varnames[first + index], f"default argument of {_code_words(code)}",
-                                 self.ordinals[id(default)], 3)
+                    return _Root("default", code.co_varnames[first + index], f"default argument of {_defined_words(code)}",
+                                 self.ordinals[id(default)], 3, code)
         if value is node.__kwdefaults__:
             for name, default in dict.items(node.__kwdefaults__):
                 if id(default) in self.ordinals and self.ordinals[id(default)] in self.down[child]:
-                    return _Root("default", name, f"default argument of {_code_words(code)}", self.ordinals[id(default)], 3)
+                    return _Root("default", name, f"default argument of {_defined_words(code)}", self.ordinals[id(default)], 3, code)
         if value is node.__dict__:
-            return _Root("global", code.co_name, f"attribute of the function {_code_words(code)}", child, 3)
+            return _Root("global", code.co_name, f"attribute of the function {_defined_words(code)}", child, 3)
         return None
 
     def climb(self, groups):
@@ -402,7 +426,8 @@ class _Scan:
             level_roots = []
             for frame in self.frames():
                 for name, index in self.slots(frame, ids):
-                    level_roots.append(_Root("local", name, f"local of {_code_words(frame.f_code)}", frontier[index], 1))
+                    order = 1 if is_own(frame.f_code.co_filename) else 4  # the optimizer's own step() calls it `self`
+                    level_roots.append(_Root("local", name, f"local of {_code_words(frame.f_code)}", frontier[index], order, frame.f_code))
             edges = self.referrers(ids)
             known = len(self.nodes)
             upper = []
@@ -578,6 +603,12 @@ class _Scan:
         return ""
 
 
+def _holder_words(value):
+    """The type of what holds a tensor; of a function or partial, the function."""
+    code = _code_of(value) if type(value) in (types.FunctionType, functools.partial) else None
+    return _type_name(value) if code is None else f"{'partial of ' if type(value) is functools.partial else ''}{_defined_words(code)}"
+
+
 def _count(mask):
     return bin(mask).count("1")
 
@@ -586,7 +617,7 @@ _CURES = {
     "lru_cache": "give lru_cache a smaller maxsize, or call its cache_clear()",
     "hook": "remove the hook (handle.remove()) or let it keep detached tensors of the latest step only",
     "exception": "do not keep the exception, or set its __traceback__ to None",
-    "optimizer": "make a new optimizer when parameters are replaced, or delete their entries from its state",
+    "optimizer": "make a new optimizer for the new parameters, or remove the old ones from its param_groups and its state: both hold them",
     "graph": "detach() what is carried into the next step, so that the graph of earlier steps can go",
     "cycle": "break the cycle (a weak reference), or call gc.collect()",
     "finalize": "pass it no tensor, or let the object that it watches be freed",
@@ -712,13 +743,14 @@ class Scanner:
         is_tensor = _has_base(type(target), scan.base)
         node = scan.grad_fn(target) if is_tensor else None
         kind, what, name = scan.special(path, pieces) or root.kind, answer.what, answer.name
-        if root.kind in ("closure", "default") and self._hook(path[0], root):
+        hook = self._hook(path[0]) if root.kind in ("closure", "default") else ""
+        if hook:
             kind = "hook"
         if holder is target:
             what = "tensor"
         if root.kind == "lru_cache":
             what, name = "cache", ""
-        between = [_type_name(scan.nodes[o]) for o in path[shared:-1]
+        between = [_holder_words(scan.nodes[o]) for o in path[shared:-1]
                    if type(scan.nodes[o]) not in (_CELL, types.TracebackType) and not type(scan.nodes[o]) is dict]
         holds = ""
         if node is not None:
@@ -727,11 +759,18 @@ class Scanner:
         items = 0 if _is_module(holder) else scan.length(inside)
         if between and inside is not target and (items or not _is_module(holder)):
             holds = " -> ".join(between[:3]) + (f" -> {holds}" if holds else " -> tensor")
-        line, value = filled(name) if items and root.kind in ("global", "local", "class") else ("", "")
+        line, value = filled(name, self._where(root)) if items and root.kind in _WRITTEN else ("", "")
         scalar = is_tensor and type(target) is scan.torch.Tensor and scan.base.numel(target) == 1
         cure = _cure(kind, "queue" if items and holder is not inside and type(holder) is not _LRU and _is_queue(holder) else what,
                      node is not None, scalar, in_graph, value if inside is not target and not between else "")
-        return answer._replace(kind=kind, what=what, name=name, root=self._root_words(root, name), items=items, holds=holds,
+        if in_graph and what == "tensor":
+            cure = self._carried_cure(name, scalar, self._where(root))
+        words = self._root_words(root, name)
+        if hook:
+            words = words.replace(" of ", f" of {hook} ", 1)
+        elif kind == "hook":
+            words += self._hook_words(path, pieces)
+        return answer._replace(kind=kind, what=what, name=name, root=words, items=items, holds=holds,
                                cure=f"{cure}; filled at {line}" if line and cure else cure)
 
     def _globals(self, several, group, addresses, looked):
@@ -750,28 +789,51 @@ class Scanner:
             return root.words
         return root.words.replace(root.kind, f"{root.kind} `{root.name}`", 1) if root.kind in ("global", "local") else root.words
 
-    def _hook(self, ordinal, _root):
-        """Whether a function by which something is kept is a hook of a module or tensor: what refers to it, three levels up."""
+    @staticmethod
+    def _where(root):
+        """The file, and the lines if it is a function, where a bare name is the variable that is meant."""
+        if root.code is not None:  # a closure's variable belongs to a function around it
+            return root.code.co_filename, None if root.kind == "closure" else function_lines(root.code)
+        return (root.words[len("global of "):], None) if root.words.startswith("global of ") else ("", None)
+
+    @staticmethod
+    def _carried_cure(name, scalar, where):
+        """Of a tensor whose graph grows with each step."""
+        line, value = added(name, where) if scalar else ("", "")
+        return f"add {value}.item() or {value}.detach(); added at {line}" if value else _cure("graph", "", True)
+
+    def _hook_words(self, path, pieces):
+        """Where a hook is defined that a path passes, the first that is below a module's or tensor's dict of hooks."""
+        passed = False
+        for ordinal, text in zip(path, ["", *pieces]):
+            passed = passed or text.startswith("._") and text.endswith("_hooks")
+            code = _code_of(self.scan.nodes[ordinal]) if passed else None
+            if code is not None:
+                return f", hook {_defined_words(code)}"
+        return ""
+
+    def _hook(self, ordinal):
+        """What kind of hook of a module or tensor a function is by which something is kept, "" if of none: what refers to it, three levels up."""
         scan = self.scan
         functions = [o for o in range(len(scan.nodes)) if type(scan.nodes[o]) is types.FunctionType and
                      scan.masks[o] & scan.masks[ordinal]]
         level = [id(scan.nodes[o]) for o in functions]
         for _up in range(3):
             if not level or scan.late():
-                return False
+                return ""
             scan.referrers(level)
             level = []
             for value in list(scan.found):
                 if _has_base(type(value), scan.base) and id(scan.base._backward_hooks.__get__(value)) in self._seen:
-                    return True
+                    return "backward hook"
                 if type(value) is dict:
                     for name, below in dict.items(value):
                         if type(name) is str and name.startswith("_") and name.endswith("_hooks") and id(below) in self._seen:
-                            return True
-                if _has_base(type(value), dict) or type(value) is types.MethodType:
+                            return name[1:-1].replace("_", " ")
+                if _has_base(type(value), dict) or type(value) in (types.MethodType, functools.partial):
                     level.append(id(value))
             self._seen = set(level)
-        return False
+        return ""
 
     _seen = frozenset()
 
@@ -837,9 +899,11 @@ class Scanner:
                 if answer is not None:
                     size = nodes.get(saved[answer.address], 0)
                     kind = "graph" if answer.kind in ("global", "local", "class", "closure", "default") else answer.kind
-                    holds = f"{answer.holds}, a graph of {size:,} nodes that saved them" if answer.holds else ""
-                    cure = _cure("graph", "", True) if answer.what == "tensor" else answer.cure
-                    answers[index] = answer._replace(kind=kind, holds=holds, cure=cure)
+                    operations = f"{size:,} operation{'s' if size != 1 else ''}"
+                    holds = f"{answer.holds} and its graph of {operations}" if answer.holds else ""
+                    if answer.what == "tensor":
+                        holds = f"{operations} so far, more with each step"
+                    answers[index] = answer._replace(kind=kind, holds=holds)
 
     def _saved(self, holders, wanted):
         """{address: ordinal of the tensor whose graph has saved it}, {ordinal: nodes of its graph}."""

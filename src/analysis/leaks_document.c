@@ -84,8 +84,7 @@ static void add_keeper(struct findings *out, struct finding_place *to, struct re
 	const struct keeper *k = from->verdict == GROWTH_KEPT ? NULL : keeper_of(replay, from);
 	size_t first = FINDINGS_COUNT(out, keeper);
 	struct finding_keeper *added = k == NULL ? NULL : FINDINGS_ADD(out, keeper);
-	const struct replay_totals *totals = replay_totals(replay);
-	double seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;
+	double seconds = (double)(replay_end_ns(replay) - replay_totals(replay)->first_ns) / 1e9;
 
 	if (added == NULL)
 		return;

@@ -184,6 +184,10 @@ void place_sentence(const struct findings *found, const struct finding_place *pl
 void keeper_sentence(const struct findings *found, const struct finding_keeper *keeper,
 		     struct strbuf *out);
 
+/* "kept by: ..." alone. */
+void keeper_line(const struct findings *found, const struct finding_place *place,
+		 const char *indent, struct strbuf *out);
+
 /* "kept by: ..." and "cure: ..." of a call site, whole lines that start with `indent`; nothing if it is not known. */
 void keeper_lines(const struct findings *found, const struct finding_place *place,
 		  const char *indent, struct strbuf *out);

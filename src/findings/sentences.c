@@ -355,7 +355,10 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 		     struct strbuf *out)
 {
 	bool one = k->items == 0;
-	const char *of_hook = strcmp(k->kind, "hook") == 0 ? " of a hook" : "";
+	/* A hook that is known has its name among the rest. */
+	const char *of_hook = strcmp(k->kind, "hook") == 0 && strstr(k->root, "hook ") == NULL
+				      ? " of a hook"
+				      : "";
 	/* Found while the program went on: what it keeps has grown since. */
 	bool earlier = k->step != 0 && k->step + 1 < found->judgement.last_step;
 
@@ -384,6 +387,16 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 		strbuf_addf(out, "; %s %s", one ? "it holds" : "each holds", k->holds);
 }
 
+void keeper_line(const struct findings *found, const struct finding_place *place,
+		 const char *indent, struct strbuf *out)
+{
+	if (place->keepers.count == 0)
+		return;
+	strbuf_addf(out, "%skept by: ", indent);
+	keeper_sentence(found, &FINDINGS(found, keeper)[place->keepers.first], out);
+	strbuf_add_char(out, '\n');
+}
+
 void keeper_lines(const struct findings *found, const struct finding_place *place,
 		  const char *indent, struct strbuf *out)
 {
@@ -392,9 +405,7 @@ void keeper_lines(const struct findings *found, const struct finding_place *plac
 	if (place->keepers.count == 0)
 		return;
 	keeper = &FINDINGS(found, keeper)[place->keepers.first];
-	strbuf_addf(out, "%skept by: ", indent);
-	keeper_sentence(found, keeper, out);
-	strbuf_add_char(out, '\n');
+	keeper_line(found, place, indent, out);
 	if (keeper->cure[0] != '\0')
 		strbuf_addf(out, "%scure: %s\n", indent, keeper->cure);
 }

@@ -354,9 +354,26 @@ static void page_choose(struct page *page, const struct screen *screen,
 			const struct digest **sorted, bool shown, unsigned int budget)
 {
 	static const struct room alone[] = {
-		{.sites = 5, .suspects = 5, .holders = 8, .pools = 16, .keepers = true},
-		{.sites = 3, .suspects = 5, .holders = 5, .pools = 16, .keepers = true},
+		{.sites = 5,
+		 .suspects = 5,
+		 .holders = 8,
+		 .pools = 16,
+		 .keepers = true,
+		 .cures = true},
+		{.sites = 3,
+		 .suspects = 5,
+		 .holders = 5,
+		 .pools = 16,
+		 .keepers = true,
+		 .cures = true},
+		{.sites = 3,
+		 .suspects = 3,
+		 .holders = 5,
+		 .pools = 4,
+		 .keepers = true,
+		 .cures = true},
 		{.sites = 3, .suspects = 3, .holders = 5, .pools = 4, .keepers = true},
+		{.sites = 3, .suspects = 3, .holders = 3, .pools = 4, .keepers = true},
 		{.sites = 2, .suspects = 2, .holders = 5, .pools = 4, .keepers = true},
 		{.sites = 1, .suspects = 1, .holders = 5, .pools = 2, .keepers = true}};
 	struct room least = {.sites = 1, .suspects = 1, .holders = 3, .pools = 2, .keepers = true};

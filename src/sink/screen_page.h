@@ -46,7 +46,8 @@ struct page {
 struct room {
 	size_t processes, sites, suspects, holders, pools;
 	bool brief;   /* verdicts without what was checked, lines of the original without blocks */
-	bool keepers; /* what keeps the blocks of the worst call site */
+	bool keepers; /* what keeps the blocks of each call site */
+	bool cures;   /* what to do about each, not about the worst alone */
 };
 
 struct part *page_add(struct page *page, unsigned int worth, const char *name);

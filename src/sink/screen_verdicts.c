@@ -215,10 +215,10 @@ static void leak_row(const struct findings *found, const struct finding_place *p
 }
 
 /* What keeps the blocks of a call site, and the cure. */
-static void add_keeper(const struct findings *found, const struct finding_place *place,
+static void add_keeper(const struct findings *found, const struct finding_place *place, bool cure,
 		       struct strbuf *out)
 {
-	keeper_lines(found, place, "  ", out);
+	(cure ? keeper_lines : keeper_line)(found, place, "  ", out);
 	/* Variables of functions are seen while these run: at the end of a step. */
 	if (place->keepers.count == 0 && found->judgement.by_time &&
 	    strstr(place->name, ".py:") != NULL &&
@@ -240,16 +240,16 @@ static bool same_keeper(const struct findings *found, const struct finding_place
 	return strcmp(x->name, y->name) == 0 && strcmp(x->root, y->root) == 0;
 }
 
-/* Below the rows that it is about; of the first alone, or of all where there is room. */
-static void add_keepers(const struct findings *found, struct site_rows *rows, bool all)
+/* Below the rows that it is about. The cure of the first comes with it; `cures`: of all. */
+static void add_keepers(const struct findings *found, struct site_rows *rows, bool cures)
 {
 	size_t i, first = 0;
 
-	for (i = 0; i < rows->count && (all || first == 0); i++) {
+	for (i = 0; i < rows->count; i++) {
 		if (i + 1 < rows->count &&
 		    same_keeper(found, rows->all[first].known, rows->all[i + 1].known))
 			continue;
-		add_keeper(found, rows->all[first].known, &rows->all[i].below);
+		add_keeper(found, rows->all[first].known, cures || first == 0, &rows->all[i].below);
 		first = i + 1;
 	}
 }
@@ -372,7 +372,7 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 		shown += place_count(place);
 	}
 	if (room->keepers)
-		add_keepers(found, &rows, sites > 2);
+		add_keepers(found, &rows, room->cures);
 	add_rows(found, &rows, out);
 	if (leaking->sites > shown && !room->brief) {
 		strbuf_add_str(out, "  ... ");
@@ -557,7 +557,7 @@ static bool several_devices(const struct findings *found)
 	return false;
 }
 
-static void page_suspects(struct page *page, const struct findings *found, size_t most)
+static void page_suspects(struct page *page, const struct findings *found, const struct room *room)
 {
 	struct part *part = page_add(page, 80, "suspects");
 	struct site_rows rows = {.count = 0};
@@ -577,7 +577,7 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 		first = first == NULL ? place : first;
 		bytes += place->kept_bytes;
 		count += place_count(place);
-		if (count > most)
+		if (count > room->suspects)
 			continue;
 		*row = (struct site_row){.known = place};
 		strbuf_add_size(&row->left, place->kept_bytes);
@@ -594,7 +594,7 @@ static void page_suspects(struct page *page, const struct findings *found, size_
 		return;
 	part->severity = first->severity;
 	suspect_head(found, count, bytes, first->device, several, &part->text);
-	add_keepers(found, &rows, false);
+	add_keepers(found, &rows, room->cures);
 	add_rows(found, &rows, &part->text);
 	if (count > shown) {
 		strbuf_add_str(&part->text, "  ... ");
@@ -760,7 +760,7 @@ void page_verdicts(struct page *page, const struct digest *digest, const struct 
 	}
 	page_growth(page, found);
 	if (judgement->suspects > 0)
-		page_suspects(page, found, room->suspects);
+		page_suspects(page, found, room);
 	/* Below larger ones the keeper and the sums of small ones would only repeat what stands above. */
 	if (judgement->leaks > 0)
 		(void)page_leaks(page, digest, true, room->suspects, &below);

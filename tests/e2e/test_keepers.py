@@ -106,6 +106,50 @@ main()
 }
 
 
+MORE = {
+    "defined": MODEL + """
+import functools
+def attach(module):
+    kept = []
+    def save_output(module, given, made):
+        kept.append(made)  # kept.append
+    module.register_forward_hook(save_output)
+@functools.lru_cache(maxsize=None)
+def embed(step):
+    return torch.randn(900)
+def remember(value, seen=[]):
+    seen.append(value)  # seen.append
+def show(value):
+    pass
+def main():
+    hooked = torch.nn.Linear(16, 300)
+    attach(hooked)
+    later = []
+    total = 0
+    for step in range(40):
+        with torch.no_grad():
+            hooked(torch.randn(1, 16))
+        embed(step)
+        remember(torch.randn(800))
+        later.append(functools.partial(show, torch.randn(700)))
+        error = model(torch.randn(12, 16)).mean()
+        total = total + error  # total
+        train(step)
+main()
+""",
+    "optimizer": MODEL + """
+def main():
+    grown = torch.optim.Adam(model.parameters())
+    for step in range(40):
+        head = torch.nn.Linear(4, 500)
+        grown.add_param_group({"params": list(head.parameters())})
+        grown.zero_grad()
+        head(model(torch.randn(2, 16))).mean().backward()
+        grown.step()
+main()
+""",
+}
+
 def planted(dist, python, msmemscope, *words):
     run = msmemscope.bare(*python, TARGETS / "keepers.py", *map(str, words), env={"PYTHONPATH": str(dist / "python")}).check()
     return [json.loads(line) for line in run.stdout.splitlines()]
@@ -141,6 +185,11 @@ def parts(together):
     return together(["--device=cpu"], SCRIPTS)
 
 
+@pytest.fixture(scope="module")
+def more(together):
+    return together(["--device=cpu"], MORE)
+
+
 def test_a_local_of_a_function_that_has_returned_is_named(parts, msmemscope):
     _document, found = places(msmemscope, parts["local"])
     keeper = found[0]["keepers"][0]
@@ -172,6 +221,40 @@ def test_the_cure_of_a_list_without_losses_does_not_name_one(parts, msmemscope):
     assert ("local", "remove items from the list when no longer needed; .detach() frees the graph alone, not the tensor") in cures
     assert ("graph", "append .detach() of each, or clear the list") in cures
     assert not any("loss" in cure for _kind, cure in cures), cures
+
+
+def line_of(text):
+    return MORE["defined"][:MORE["defined"].index(text)].count("\n") + 1
+
+
+def test_functions_that_keep_memory_are_named_with_the_line_that_defines_them(more, msmemscope):
+    _document, found = places(msmemscope, more["defined"])
+    said = {keeper["root"]: (keeper["kind"], keeper["name"], keeper["cure"]) for place in found for keeper in place["keepers"]}
+    hook = f"closure of forward hook save_output() defined at script.py:{line_of('def save_output')}"
+    assert hook in said and said[hook][:2] == ("hook", "kept") and said[hook][2].endswith(f"; filled at script.py:{line_of('kept.append')}"), said
+    cache = f"functools.lru_cache of embed() defined at script.py:{line_of('@functools')}"
+    assert said[cache][0] == "lru_cache", said
+    default = f"default argument of remember() defined at script.py:{line_of('def remember')}"
+    assert said[default][2].endswith(f"; filled at script.py:{line_of('seen.append')}"), said
+    partials = [keeper["holds"] for place in found for keeper in place["keepers"] if keeper["name"] == "later"]
+    assert partials == [f"partial of show() defined at script.py:{line_of('def show')} -> tuple -> tensor"], said
+    report = (more["defined"].project().path / "report.txt").read_text()
+    assert f"  kept by: list `kept` ({hook})" in report
+
+
+def test_a_sum_of_losses_is_named_with_the_line_that_adds_to_it(more, msmemscope):
+    _document, found = places(msmemscope, more["defined"])
+    graphs = [keeper for place in found for keeper in place["keepers"] if keeper["name"] == "total"]
+    assert graphs and {keeper["cure"] for keeper in graphs} == {f"add error.item() or error.detach(); added at script.py:{line_of('total = total + error')}"}
+    assert all(re.search(r"; it holds [\d,]+ operations so far, more with each step$", keeper["sentence"]) for keeper in graphs), graphs
+
+
+def test_the_cure_of_an_optimizer_names_both_that_hold_its_parameters(more, msmemscope):
+    _document, found = places(msmemscope, more["optimizer"])
+    keepers = [keeper for place in found for keeper in place["keepers"] if keeper["kind"] == "optimizer"]
+    assert {(keeper["name"], keeper["root"]) for keeper in keepers} == {("grown.state", "local `grown` of main() in script.py")}, keepers
+    cures = {keeper["cure"] for keeper in keepers}
+    assert cures == {"make a new optimizer for the new parameters, or remove the old ones from its param_groups and its state: both hold them"}
 
 
 def test_what_no_python_object_holds_is_not_given_to_one(parts, msmemscope):
@@ -266,8 +349,19 @@ for n in range(2):
     made[:] = [n]
 meter = Meter()
 meter.add(1)
-from msmemscope._filled import filled
+from msmemscope._filled import added, filled, function_lines
 print([filled(name) for name in ("history", "both", "seen['a']", "meter.values", "self.unknown", "made", "")])
+def one():
+    kept, total = [], 0
+    kept.append(total)
+    total += made
+    return lambda: held.append(1)
+def two(items):
+    items.append(2)
+def where(function):
+    return __file__, function_lines(function.__code__)
+print([filled("kept", where(one)), filled("kept", where(two)), filled("held", where(one)), filled("kept", ("other.py", None)), filled("kept", ("main.py", None)),
+       added("total", where(one)), filled("meter.held"), filled("items", where(one))])
 """
 OTHER = """
 class Meter:
@@ -284,7 +378,11 @@ def test_the_line_that_fills_a_container_is_said_if_there_is_one(python, dist, o
     (out / "other.py").write_text(OTHER)
     said = subprocess.run([*python, "main.py"], cwd=out, env={**os.environ, "PYTHONPATH": str(dist / "python")}, capture_output=True, text=True,
                           check=True).stdout
-    assert said == "[('main.py:4', ''), ('', ''), ('main.py:9', ''), ('other.py:6', 'value'), ('', ''), ('main.py:10', ''), ('', '')]\n"
+    first, second = said.splitlines()
+    assert first == "[('main.py:4', ''), ('', ''), ('main.py:9', ''), ('other.py:6', 'value'), ('', ''), ('main.py:10', ''), ('', '')]"
+    # Other variables of the same name are left out.
+    assert second == ("[('main.py:17', 'total'), ('', ''), ('main.py:19', ''), ('', ''), ('main.py:17', 'total'), ('main.py:18', 'made'), ('', ''), "
+                      "('', '')]")
 
 
 # 4, 8 and 16 steps are when the program is asked by itself; 12 of them make an answer of `ctl PID who`. It allocates until it is told to end.

@@ -9,7 +9,7 @@ from layer_sums import check_sums
 KEEPERS = {
     "in_global": "list `history` (global of keepers.py)",
     "in_attribute": "list `trainer.outputs` (global `trainer` of keepers.py)",
-    "in_cache": "functools.lru_cache of in_cache() in keepers.py",
+    "in_cache": "functools.lru_cache of in_cache() defined at keepers.py:33",
     "in_cycle": "a reference cycle of Node objects",
     "in_cpp": "C++ only: no Python object and no autograd graph holds it",
     "in_array": "dict `arrays` (global of keepers.py)",

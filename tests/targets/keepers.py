@@ -134,7 +134,7 @@ look()
 def clear():
     global M
     M = None
-""", ("closure",), "N", "closure of step() in FILE"),
+""", ("closure",), "N", "closure of step() defined at FILE:"),
     "default argument": ("""
 def M(tensor, N=[]):
     N.append(tensor)
@@ -143,7 +143,7 @@ for step in range(COUNT):
 look()
 def clear():
     M.__defaults__[0].clear()
-""", ("default",), "N", "default argument of M() in FILE"),
+""", ("default",), "N", "default argument of M() defined at FILE:"),
     "keyword default": ("""
 def M(tensor, *, N={}):
     N[len(N)] = tensor
@@ -152,7 +152,7 @@ for step in range(COUNT):
 look()
 def clear():
     M.__kwdefaults__["N"].clear()
-""", ("default",), "N", "default argument of M() in FILE"),
+""", ("default",), "N", "default argument of M() defined at FILE:"),
     "global of another module": ("""
 import sys
 other = types.ModuleType("M_module")
@@ -199,7 +199,7 @@ for step in range(COUNT):
 look()
 def clear():
     N.cache_clear()
-""", ("lru_cache",), "", "functools.lru_cache of N() in FILE"),
+""", ("lru_cache",), "", "functools.lru_cache of N() defined at FILE:"),
     "hook": ("""
 M = torch.nn.Linear(8, 8)
 def add_hook(module):
@@ -213,7 +213,7 @@ for step in range(COUNT):
 look()
 def clear():
     handle.remove()
-""", ("hook",), "N", ""),
+""", ("hook",), "N", "closure of forward hook hook() defined at FILE:"),
     "hook of a tensor": ("""
 N = torch.ones(3, requires_grad=True)
 def with_tensor(tensor):
@@ -223,7 +223,7 @@ for step in range(COUNT):
 look()
 def clear():
     N._backward_hooks.clear()
-""", ("hook",), "N._backward_hooks", "of FILE"),
+""", ("hook",), "N._backward_hooks", "of FILE, hook <lambda> defined at FILE:"),
     "generator": ("""
 def gather():
     N = []
