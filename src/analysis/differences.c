@@ -16,6 +16,10 @@
 /* Calls behind one that the other run does not have, whose memory may differ because of it. */
 #define NEAR 3u
 
+/* Gradients and states of an optimizer are at most so many times what one line makes; Adam has two states. */
+#define FOLLOWERS 8
+#define MAKERS	  2 /* lines that may come before them: a list has room for few */
+
 /* No call: what happened behind the last one. */
 #define NAME_NONE UINT32_MAX
 
@@ -390,14 +394,62 @@ static void mark_places(struct differences *out)
 		out->places[i].differs = out->places[i].life[0] != out->places[i].life[1];
 }
 
+struct ranked {
+	struct difference_place place;
+	uint32_t was;
+};
+
+/* Whether a name ends with a function, or has it before another. */
+static bool has_function(const char *name, const char *function, bool last)
+{
+	const char *at = name;
+	size_t length = strlen(function);
+
+	while ((at = strstr(at, function)) != NULL) {
+		at += length;
+		if (*at == '\0' || (!last && strncmp(at, " -> ", 4) == 0))
+			return true;
+	}
+	return false;
+}
+
+/* Gradients and states of an optimizer. */
+static bool follows_weights(const struct differences *out, const struct difference_place *place)
+{
+	const char *name = difference_text(out, place->name);
+
+	return has_function(name, ".step", false) || has_function(name, "Tensor.backward", false);
+}
+
+/*
+ * A layer that is made larger has larger gradients and states, which are more than itself: the line that makes it comes before them.
+ */
+static void put_makers_first(const struct differences *out, struct ranked *ranked)
+{
+	size_t i, from = 0, moved = 0;
+
+	while (from < out->place_count && ranked[from].place.differs &&
+	       !follows_weights(out, &ranked[from].place))
+		from++;
+	for (i = from; i < out->place_count && ranked[i].place.differs && moved < MAKERS; i++) {
+		struct ranked made = ranked[i];
+
+		if (made.place.pool != ranked[from].place.pool ||
+		    FOLLOWERS * gap(made.place.end) < gap(ranked[from].place.end) ||
+		    gap(made.place.end) == 0 ||
+		    !has_function(difference_text(out, made.place.name), "__init__", true))
+			continue;
+		memmove(&ranked[from + 1], &ranked[from], (i - from) * sizeof(*ranked));
+		ranked[from++] = made;
+		moved++;
+	}
+}
+
 /* Puts those that differ first; calls are told where theirs went. */
 static int find_places(struct finding *f)
 {
 	struct differences *out = f->out;
-	struct ranked {
-		struct difference_place place;
-		uint32_t was;
-	} *ranked = calloc(out->place_count + 1, sizeof(*ranked));
+	struct ranked *ranked = calloc(out->place_count + 1, sizeof(*ranked));
 	uint32_t *now = calloc(out->place_count + 1, sizeof(*now));
 	size_t i;
 	int r = ranked == NULL || now == NULL ? -ENOMEM : 0;
@@ -407,6 +459,8 @@ static int find_places(struct finding *f)
 		ranked[i] = (struct ranked){out->places[i], (uint32_t)i};
 	if (r == 0)
 		qsort_r(ranked, out->place_count, sizeof(*ranked), places_by_size, out->pools);
+	if (r == 0)
+		put_makers_first(out, ranked);
 	for (i = 0; i < out->place_count && r == 0; i++) {
 		out->places[i] = ranked[i].place;
 		out->differing_places += ranked[i].place.differs;

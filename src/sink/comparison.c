@@ -456,23 +456,45 @@ static void add_other_change(const struct difference_place *place, struct strbuf
 	}
 }
 
-#define PLACE_FIGURES                                                                              \
-	33 /* columns of figures before the name of a place, without those at the end */
+#define PLACE_CHANGE 12u /* columns of "8.1 -> 10.1 MiB", at least */
 
 /* Figures of a place: what came, what it was, and what is left at the end; of its own peak where nothing else differs. */
-static void add_place_figures(const struct difference_place *place, bool ends, struct strbuf *out)
+static const int64_t *place_figures(const struct difference_place *place)
 {
 	bool own = difference_of(place->at_peak) == 0 && difference_of(place->end) == 0;
-	const int64_t *both = own ? place->most : place->at_peak;
+
+	return own ? place->most : place->at_peak;
+}
+
+static void add_place_figures(const struct difference_place *place, size_t width, bool ends,
+			      struct strbuf *out)
+{
+	const int64_t *both = place_figures(place);
 	struct strbuf change = {0};
 
 	add_bytes(out, difference_of(both), true, 10);
 	say_change(&change, (uint64_t)both[0], (uint64_t)both[1]);
-	strbuf_addf(out, "  %-21s", strbuf_str(&change));
+	strbuf_addf(out, "  %-*s", (int)width, strbuf_str(&change));
 	strbuf_fini(&change);
 	if (ends)
 		add_bytes(out, difference_of(place->end), true, 10);
 	strbuf_add_str(out, "  ");
+}
+
+/* Columns of the widest "8.1 -> 10.1 MiB" that is shown: names have what is left. */
+static size_t change_columns(const struct differences *differences)
+{
+	size_t i, most = PLACE_CHANGE;
+
+	for (i = 0; i < differences->differing_places && i < COMPARISON_PLACES; i++) {
+		const int64_t *both = place_figures(&differences->places[i]);
+		struct strbuf change = {0};
+
+		say_change(&change, (uint64_t)both[0], (uint64_t)both[1]);
+		most = change.length > most ? change.length : most;
+		strbuf_fini(&change);
+	}
+	return most;
 }
 
 /* Whether something of the places that are shown differs at the end. */
@@ -491,7 +513,7 @@ static void text_places(const struct compare *compare, const struct differences 
 			bool colour, struct strbuf *out)
 {
 	bool ends = shows_ends(differences);
-	size_t i, figures = PLACE_FIGURES + (ends ? 12 : 2);
+	size_t i, width = change_columns(differences), figures = 12 + width + (ends ? 12 : 2);
 
 	if (differences->differing_places == 0)
 		return;
@@ -508,7 +530,7 @@ static void text_places(const struct compare *compare, const struct differences 
 		add_other_change(place, &other);
 		strbuf_add_str(out, colour_of(colour, at_peak != 0 ? at_peak : end));
 		from = out->length;
-		add_place_figures(place, ends, out);
+		add_place_figures(place, width, ends, out);
 		add_place_name(compare, differences, place, WIDTH - figures - other.length, out);
 		strbuf_add_str(out, strbuf_str(&other));
 		if (end != 0)
@@ -673,6 +695,18 @@ static void text_dry(const struct compare *compare, struct strbuf *out)
 	}
 }
 
+/* Of any kind, whether it was asked for or not. */
+static bool has_calls(const struct compare *compare)
+{
+	int i, calls = 0;
+
+	for (i = 0; i < 2; i++)
+		calls += compare->sides[i].ops + compare->sides[i].kernels +
+				 compare->sides[i].nameless >
+			 0;
+	return calls > 0;
+}
+
 void comparison_text(const struct compare *compare, const struct differences *differences,
 		     bool colour, struct strbuf *out)
 {
@@ -681,7 +715,10 @@ void comparison_text(const struct compare *compare, const struct differences *di
 	text_layers(differences, colour, out);
 	text_places(compare, differences, colour, out);
 	text_calls(compare, differences, colour, out);
-	if (compare->no_calls != NULL)
+	/* Where call sites say what differs, that there are no calls at all says nothing. */
+	if (compare->no_calls != NULL && differences->differing_places > 0 && !has_calls(compare))
+		;
+	else if (compare->no_calls != NULL)
 		strbuf_addf(out, "No calls are compared: %s\n", compare->no_calls);
 	else
 		text_counts(compare, differences, out);

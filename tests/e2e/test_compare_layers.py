@@ -120,3 +120,49 @@ def test_the_layer_that_changed_is_first_and_its_bytes_are_those_of_decompose(ms
     check_page(view(rank["base"], rank["compare"]), documents[1], rank)
     print(f"{count - len(wrong)} of {count} networks")
     assert not wrong, "\n".join(wrong)
+
+
+WIDER = """
+import sys
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+class Block(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.up = nn.Linear(128, inner)
+        self.down = nn.Linear(inner, 128)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+net = nn.Sequential(Block(256), Block(int(sys.argv[1])), Block(256))
+optimizer = torch.optim.Adam(net.parameters())
+for _ in range(6):
+    loss = net(torch.randn(16, 128)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_the_line_that_makes_the_larger_layer_comes_before_its_gradients_and_states(msmemscope, python, out):
+    """Also without owners: Adam's states are twice the weights. Sizes before and after, and names that are whole."""
+    script = out / "wider.py"
+    script.write_text(WIDER, encoding="utf-8")
+    projects = []
+    for inner in (256, 1024):
+        msmemscope.out = out / f"inner{inner}"
+        msmemscope("--device=cpu", "--format=none", "--", *python, script, inner, timeout=120).check()
+        projects.append(msmemscope.out)
+    said = msmemscope("--compare", f"--input={projects[0]},{projects[1]}", output=out / "results").check().stdout
+    lines = said.splitlines()
+    at = next(i for i, line in enumerate(lines) if "call sites that hold more or less" in line)
+    rows = [line.split("  ")[-1].strip() for line in lines[at + 1:at + 5]]
+    assert {rows[0], rows[1]} == {f"wider.py:16 -> wider.py:{line} __init__ -> Linear.__init__" for line in (10, 11)}, said
+    assert rows[2:] == ["wider.py:22 -> Adam.step -> Adam._init_group", "wider.py:21 -> Tensor.backward"], said
+    assert all("->" in row and not row.endswith("...") for row in rows), said
+    assert all(len(line) <= 100 for line in lines[2:]), said
+    # Nothing is said of calls where there is none and call sites have said it all.
+    assert "No calls" not in said and "every call" not in said, said
