@@ -92,8 +92,11 @@ struct leaks_pool {
 	uint64_t peak_bytes, end_bytes; /* end: as replay_usage_at_end() says */
 	double bytes_per_step;		/* trend from the second step on */
 	double bytes_low, bytes_high;
-	uint32_t rises;		 /* steps in which its level rose, */
-	uint32_t rise_steps;	 /* of so many judged steps */
+	uint32_t rises;	     /* steps in which its level rose, */
+	uint32_t rise_steps; /* of so many judged steps */
+	/* Of a steady one that grew in 3 steps or more, and for longer than it has been quiet; 0: others. */
+	uint32_t first_rise, last_rise;
+	uint64_t grown_bytes;
 	double explained;	 /* share of its growth that places called leaks have, 0 to 1 */
 	uint64_t capacity_bytes; /* of the device; 0: unknown */
 };

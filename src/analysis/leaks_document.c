@@ -179,6 +179,9 @@ static void add_pools(struct findings *out, const struct leaks_findings *f)
 						     .bytes_per_step_high = pool->bytes_high,
 						     .rises = pool->rises,
 						     .steps = pool->rise_steps,
+						     .first_rise = pool->first_rise,
+						     .last_rise = pool->last_rise,
+						     .grown_bytes = pool->grown_bytes,
 						     .peak_bytes = pool->peak_bytes,
 						     .end_bytes = pool->end_bytes,
 						     .explained = pool->explained};

@@ -645,6 +645,17 @@ static bool all_kept(const struct judge *j, const struct group *group, uint64_t 
 	return stopped < POOL_GROWN || rises < POOL_RISES;
 }
 
+/* A pool that grew until shortly before the end has stopped by the rule, but nobody would call it steady. */
+static void note_late_stop(const struct growth_judgement *judgement, struct leaks_pool *pool)
+{
+	if (judgement->rises < POOL_RISES || judgement->grown_bytes == 0 ||
+	    judgement->last - judgement->first <= judgement->quiet)
+		return;
+	pool->first_rise = judgement->first;
+	pool->last_rise = judgement->last;
+	pool->grown_bytes = judgement->grown_bytes;
+}
+
 static int judge_pool(struct judge *j, const struct group *group)
 {
 	struct leaks_pool pool = {.pool = group->pool, .device = group->device};
@@ -668,6 +679,8 @@ static int judge_pool(struct judge *j, const struct group *group)
 			pool.verdict = GROWTH_KEPT;
 			pool.reason = GROWTH_STOPPED;
 		}
+		if (pool.verdict == GROWTH_KEPT)
+			note_late_stop(&judgement, &pool);
 		if (pool.verdict != GROWTH_KEPT) {
 			pool.bytes_per_step = judgement.rate;
 			pool.bytes_low = judgement.rate_low;

@@ -228,6 +228,9 @@ void what_if_sentence(const struct findings *found, const struct finding_what_if
 void what_if_lines(const struct findings *found, struct strbuf *out);
 
 /* "RSS of 4 processes pt_data_worker (pids 11, 12, 13, 14) grows: +44.0 MiB per step, ..."; no newline. */
+/* For the screen, without "grows": "RSS of 2 DataLoader workers +1.5 MiB per step, ...", and where to look; no newline. */
+void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *out);
+
 void host_growth_sentence(const struct findings *found, const struct finding_host_growth *growth,
 			  struct strbuf *out);
 
@@ -252,6 +255,17 @@ void place_brief(const struct findings *found, const struct finding_place *place
 /* Growth for each step, or each second of a run without steps: "+1.9 MiB", and "step" or "second". */
 void rate_words(const struct findings *found, double bytes_per_step, struct strbuf *out);
 const char *rate_unit(const struct findings *found);
+
+/* "grew in 4 of 99 steps", "grew 4 times in 2.1 s": parts of time are nothing that a reader knows. */
+void rises_words(const struct findings *found, const char *verb, uint64_t rises, uint64_t steps,
+		 struct strbuf *out);
+
+/* A steady pool that grew until shortly before the end: "grew by 18.0 MiB up to step 19, and not in the last 3 steps". */
+void late_stop_words(const struct findings *found, const struct finding_trend *trend,
+		     struct strbuf *out);
+
+/* So many steps, or parts of time: "3 steps", "0.3 s". */
+void span_words(const struct findings *found, uint64_t steps, struct strbuf *out);
 
 /* "full in about 40,600 steps (about 93 min)"; nothing, and false, beyond a year or if it is unknown. */
 bool full_words(const struct findings *found, const struct finding_place *place,

@@ -6,23 +6,38 @@
 
 #include <string.h>
 
-void host_growth_sentence(const struct findings *found, const struct finding_host_growth *growth,
-			  struct strbuf *out)
+/* PyTorch gives its workers this name. */
+static bool is_loader(const struct finding_host_growth *growth)
 {
-	bool by_step = growth->bytes_per_step > 0;
+	return !growth->own && strcmp(growth->name, "pt_data_worker") == 0;
+}
 
-	(void)found;
+/* "RSS of 2 DataLoader workers" */
+static void growth_name(const struct finding_host_growth *growth, struct strbuf *out)
+{
 	strbuf_add_str(out, "RSS of ");
 	if (growth->own) {
 		strbuf_add_str(out, "this process");
-	} else if (growth->processes == 1) {
-		strbuf_add_shown(out, growth->name, strlen(growth->name));
-	} else {
-		strbuf_addf(out, "%llu processes ", (unsigned long long)growth->processes);
-		strbuf_add_shown(out, growth->name, strlen(growth->name));
+		return;
 	}
-	strbuf_addf(out, " (%s %s) grows: +", growth->processes == 1 ? "pid" : "pids",
-		    growth->pids);
+	strbuf_add_u64(out, growth->processes);
+	if (is_loader(growth)) {
+		strbuf_add_str(out, " DataLoader worker");
+	} else {
+		strbuf_add_char(out, ' ');
+		strbuf_add_shown(out, growth->name, strlen(growth->name));
+		strbuf_add_str(out, " process");
+	}
+	if (growth->processes != 1)
+		strbuf_add_str(out, is_loader(growth) ? "s" : "es");
+}
+
+/* "+1.5 MiB per step together, 717 MiB in 471 steps" */
+static void growth_rate(const struct finding_host_growth *growth, struct strbuf *out)
+{
+	bool by_step = growth->bytes_per_step > 0;
+
+	strbuf_add_char(out, '+');
 	say_size(out, by_step ? growth->bytes_per_step : growth->bytes_per_second);
 	strbuf_addf(out, " per %s%s, ", by_step ? "step" : "second",
 		    growth->processes == 1 ? "" : " together");
@@ -32,16 +47,44 @@ void host_growth_sentence(const struct findings *found, const struct finding_hos
 		say_count(out, growth->steps, "step");
 	else
 		say_seconds(out, growth->seconds);
+}
+
+static const char *pid_word(const struct finding_host_growth *growth)
+{
+	return growth->processes == 1 ? "pid" : "pids";
+}
+
+void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *out)
+{
+	growth_name(growth, out);
+	strbuf_add_char(out, ' ');
+	growth_rate(growth, out);
+	if (!growth->own)
+		strbuf_addf(out, " (%s %s)", pid_word(growth), growth->pids);
+	strbuf_add_char(out, '.');
+	if (growth->explained >= 0.01)
+		strbuf_addf(out, " Recorded blocks of the CPU account for %.0f %% of it.",
+			    100 * growth->explained);
+	if (is_loader(growth))
+		strbuf_add_str(out, " Look at the lists, dicts and caches that the Dataset fills.");
+	else if (growth->explained < 0.5)
+		strbuf_add_str(out, " Look for growing Python lists and dicts, NumPy arrays and "
+				    "memory of C libraries.");
+}
+
+void host_growth_sentence(const struct findings *found, const struct finding_host_growth *growth,
+			  struct strbuf *out)
+{
+	(void)found;
+	growth_name(growth, out);
+	strbuf_addf(out, " (%s %s) grows: ", pid_word(growth), growth->pids);
+	growth_rate(growth, out);
 	if (growth->explained >= 0.01)
 		strbuf_addf(out, "; recorded blocks of the CPU account for %.0f %% of it",
 			    100 * growth->explained);
 	strbuf_add_char(out, '.');
-	/* PyTorch gives its workers this name. */
-	if (!growth->own && strcmp(growth->name, "pt_data_worker") == 0)
-		strbuf_add_str(
-			out,
-			" These are workers of a DataLoader: look at the lists, dicts and caches "
-			"that its Dataset fills.");
+	if (is_loader(growth))
+		strbuf_add_str(out, " Look at the lists, dicts and caches that the Dataset fills.");
 }
 
 void host_kill_sentence(const struct findings *found, const struct finding_host_kill *kill,

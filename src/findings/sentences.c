@@ -421,6 +421,22 @@ void place_line(const struct findings *found, const struct finding_place *place,
 	place_sentence(found, place, out);
 }
 
+void late_stop_words(const struct findings *findings, const struct finding_trend *pool,
+		     struct strbuf *out)
+{
+	strbuf_add_str(out, "grew by ");
+	strbuf_add_size(out, pool->grown_bytes);
+	if (findings->judgement.by_time)
+		strbuf_add_str(out, ", and not in the last ");
+	else
+		strbuf_addf(out, " up to step %llu, and not in the last ",
+			    (unsigned long long)pool->last_rise);
+	if (findings->judgement.last_step - pool->last_rise == 1)
+		strbuf_add_str(out, step_word(findings));
+	else
+		span_words(findings, findings->judgement.last_step - pool->last_rise, out);
+}
+
 void trend_sentence(const struct findings *findings, const struct finding_trend *pool,
 		    struct strbuf *out)
 {
@@ -430,7 +446,10 @@ void trend_sentence(const struct findings *findings, const struct finding_trend 
 	strbuf_addf(out, "%c%s", toupper((unsigned char)strbuf_str(&name)[0]),
 		    strbuf_str(&name) + 1);
 	strbuf_fini(&name);
-	if (pool->trend == GROWTH_KEPT) {
+	if (pool->last_rise != 0) {
+		strbuf_add_str(out, ": ");
+		late_stop_words(findings, pool, out);
+	} else if (pool->trend == GROWTH_KEPT) {
 		strbuf_add_str(out, ": steady");
 	} else {
 		strbuf_add_str(out, pool->trend == GROWTH_LEAK ? ": " : " may be growing: ");
@@ -513,6 +532,44 @@ void rate_words(const struct findings *f, double bytes_per_step, struct strbuf *
 	say_size(out, bytes_per_step * scale);
 }
 
+void rises_words(const struct findings *f, const char *verb, uint64_t rises, uint64_t steps,
+		 struct strbuf *out)
+{
+	if (f->judgement.by_time) {
+		strbuf_addf(out, "%s ", verb);
+		say_count(out, rises, "time");
+		strbuf_add_str(out, " in ");
+		say_seconds(out, (double)steps * f->judgement.step_seconds);
+	} else {
+		strbuf_addf(out, "%s in ", verb);
+		say_number(out, rises);
+		strbuf_add_str(out, " of ");
+		say_count(out, steps, "step");
+	}
+}
+
+void span_words(const struct findings *f, uint64_t steps, struct strbuf *out)
+{
+	if (f->judgement.by_time)
+		say_seconds(out, (double)steps * f->judgement.step_seconds);
+	else
+		say_count(out, steps, "step");
+}
+
+/* "57 blocks"; where the call site frees others, "57 of 463 blocks not freed". */
+static void add_stayed(const struct finding_place *p, bool of_all, const char *what,
+		       struct strbuf *out)
+{
+	if (!of_all || p->freed == 0) {
+		say_count(out, p->overdue_blocks, "block");
+		return;
+	}
+	say_number(out, p->overdue_blocks);
+	strbuf_add_str(out, " of ");
+	say_count(out, p->freed + p->overdue_blocks, "block");
+	strbuf_addf(out, " %s", what);
+}
+
 static void leak_brief(const struct findings *f, const struct finding_place *p, bool whole,
 		       struct strbuf *out)
 {
@@ -522,14 +579,13 @@ static void leak_brief(const struct findings *f, const struct finding_place *p, 
 		strbuf_add_str(out, p->blocks <= 2 ? "each block replaces a smaller one"
 						   : "frees less than it allocates");
 	} else if (p->reason == GROWTH_SIZES) {
-		strbuf_addf(out, "many sizes in %llu of %llu %ss", (unsigned long long)p->rises,
-			    (unsigned long long)p->rise_steps, step_word(f));
+		rises_words(f, "many sizes, grew", p->rises, p->rise_steps, out);
 	} else {
-		say_count(out, p->overdue_blocks, "block");
-		if (whole)
-			strbuf_add_str(out, is_reused(f, p) ? ", first taken here"
-					    : p->freed == 0 ? ", none freed"
-							    : "; others are freed");
+		/* What keeps them is said below, with how many items it has. */
+		add_stayed(p, p->keepers.count == 0, "not freed", out);
+		if (whole && (is_reused(f, p) || p->freed == 0))
+			strbuf_add_str(out,
+				       is_reused(f, p) ? ", first taken here" : ", none freed");
 	}
 }
 
@@ -537,22 +593,32 @@ static void suspect_brief(const struct findings *f, const struct finding_place *
 			  struct strbuf *out)
 {
 	if (p->reason == GROWTH_ONCE) {
-		say_count(out, p->overdue_blocks, "block");
-		strbuf_add_str(out, whole ? " stayed; others are freed" : " stayed");
+		add_stayed(p, whole, "stayed", out);
+		strbuf_add_str(out, whole && p->freed > 0 ? "" : " stayed");
 		return;
 	}
-	strbuf_addf(out, "grew in %llu of %llu %ss", (unsigned long long)p->rises,
-		    (unsigned long long)p->rise_steps, step_word(f));
+	rises_words(f, "grew", p->rises, p->rise_steps, out);
 	if (!whole)
 		return;
 	if (p->usual_age >= 0 && p->overdue_blocks == 0)
 		strbuf_add_str(out, "; may be in use");
-	else if (p->more_steps > 0 && !is_quiet(p))
-		strbuf_addf(out, "; %llu more would decide it", (unsigned long long)p->more_steps);
-	else if (is_quiet(p) && f->judgement.last_step >= 10 && p->quiet == 1)
+	else if (p->more_steps > 0 && !is_quiet(p)) {
+		strbuf_add_str(out, "; ");
+		if (f->judgement.by_time)
+			span_words(f, p->more_steps, out);
+		else
+			say_number(out, p->more_steps);
+		strbuf_add_str(out, " more would decide it");
+	} else if (is_quiet(p) && f->judgement.last_step >= 10 && p->quiet == 1 &&
+		   !f->judgement.by_time) {
 		strbuf_add_str(out, ", not in the last one");
-	else if (is_quiet(p) && f->judgement.last_step >= 10)
-		strbuf_addf(out, ", not in the last %llu", (unsigned long long)p->quiet);
+	} else if (is_quiet(p) && f->judgement.last_step >= 10) {
+		strbuf_add_str(out, ", not in the last ");
+		if (f->judgement.by_time)
+			span_words(f, p->quiet, out);
+		else
+			say_number(out, p->quiet);
+	}
 }
 
 void place_brief(const struct findings *found, const struct finding_place *place, bool whole,

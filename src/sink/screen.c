@@ -18,6 +18,40 @@
 
 /* ---- words ---- */
 
+/* The growth of resident memory that a process itself has, or that those have which it started; NULL: none. */
+static const struct finding_host_growth *host_growth(const struct digest *digest, bool own)
+{
+	const struct findings *found = digest->found;
+	size_t i;
+
+	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, host_growth); i++) {
+		if (FINDINGS(found, host_growth)[i].own == own)
+			return &FINDINGS(found, host_growth)[i];
+	}
+	return NULL;
+}
+
+/* What is suspected is memory of the host, and nothing of what was recorded. */
+static bool is_host_alone(const struct digest *digest)
+{
+	const struct findings *found = digest->found;
+	size_t i;
+
+	if (digest->verdict != VERDICT_SUSPECT || found == NULL || found->judgement.suspects > 0)
+		return false;
+	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
+		if (FINDINGS(found, trend)[i].trend != GROWTH_KEPT)
+			return false;
+	}
+	return FINDINGS_COUNT(found, host_growth) > 0;
+}
+
+/* Only processes that it started grow. */
+static bool is_childs_alone(const struct digest *digest)
+{
+	return is_host_alone(digest) && host_growth(digest, true) == NULL;
+}
+
 static const char *process_verdict(const struct digest *digest)
 {
 	static const char *const words[VERDICTS] = {[VERDICT_NOTHING] = "not judged",
@@ -26,7 +60,22 @@ static const char *process_verdict(const struct digest *digest)
 						    [VERDICT_LEAK] = "LEAK",
 						    [VERDICT_OOM] = "OUT OF MEMORY"};
 
+	if (is_childs_alone(digest))
+		return "its child processes grow";
+	if (is_host_alone(digest))
+		return "HOST MEMORY GROWS";
 	return words[digest->verdict];
+}
+
+/* Of its own: call sites and resident memory. */
+static double growth_of(const struct digest *digest)
+{
+	const struct finding_host_growth *host = host_growth(digest, true);
+
+	return findings_growth(digest->found) + (host == NULL ? 0
+						 : host->bytes_per_step > 0
+							 ? host->bytes_per_step
+							 : host->bytes_per_second);
 }
 
 static uint64_t peak_of(const struct digest *digest)
@@ -41,8 +90,8 @@ int screen_worst_first(const void *a, const void *b)
 
 	if (x->verdict != y->verdict)
 		return x->verdict > y->verdict ? -1 : 1;
-	if (findings_growth(x->found) != findings_growth(y->found)) /* same figures, same sums */
-		return findings_growth(x->found) > findings_growth(y->found) ? -1 : 1;
+	if (growth_of(x) != growth_of(y)) /* same figures, same sums */
+		return growth_of(x) > growth_of(y) ? -1 : 1;
 	if (peak_of(x) != peak_of(y))
 		return peak_of(x) > peak_of(y) ? -1 : 1;
 	if (x->rank != y->rank)
@@ -186,6 +235,52 @@ static void page_shared(struct page *page, const struct digest **sorted, size_t 
 	}
 }
 
+/* Growth of processes that others have started is said once, with all of them; NULL: there is none. */
+static const struct finding_host_growth *shared_host(const struct digest **sorted, size_t count)
+{
+	const struct finding_host_growth *most = NULL;
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		const struct finding_host_growth *one = host_growth(sorted[i], false);
+
+		if (one != NULL && (most == NULL || one->bytes > most->bytes))
+			most = one;
+	}
+	return most;
+}
+
+/* Whether it is among the processes of a group; only the first four have their numbers there. */
+static bool has_pid(const struct finding_host_growth *group, uint32_t pid)
+{
+	const char *at = group->pids;
+
+	while (*at != '\0') {
+		char *end;
+		unsigned long number = strtoul(at, &end, 10);
+
+		if (end == at)
+			return true; /* "... 3 more" */
+		if (number == pid)
+			return true;
+		at = end + strspn(end, ", ");
+	}
+	return false;
+}
+
+/* Returns whether the growth of the worst process is among it. */
+static bool page_shared_host(struct page *page, const struct digest **sorted, size_t count)
+{
+	struct part *part = page_add(page, 88, "growth of host memory");
+	const struct finding_host_growth *group = shared_host(sorted, count);
+
+	if (group == NULL)
+		return false;
+	part->severity = group->severity;
+	page_host_growth(group, &part->text);
+	return host_growth(sorted[0], true) == NULL || has_pid(group, sorted[0]->pid);
+}
+
 static bool is_unjudged(const struct digest *digest)
 {
 	return digest->verdict == VERDICT_NOTHING && digest->found != NULL &&
@@ -195,13 +290,17 @@ static bool is_unjudged(const struct digest *digest)
 static void page_head_many(struct page *page, const struct digest **sorted, size_t count)
 {
 	struct part *part = page_add(page, PAGE_STAYS, NULL);
-	size_t bad = 0, unjudged = 0, i;
+	size_t bad = 0, unjudged = 0, childs = 0, i;
+	bool grows = false; /* one of those that were recorded, for itself */
 
 	part->severity = SEVERITY_TITLE;
 	for (i = 0; i < count; i++) {
 		bad += sorted[i]->verdict >= VERDICT_SUSPECT;
+		childs += is_childs_alone(sorted[i]);
+		grows = grows || host_growth(sorted[i], true) != NULL;
 		unjudged += is_unjudged(sorted[i]);
 	}
+	bad -= grows ? childs : 0;
 	strbuf_addf(&part->text, "%zu processes", count);
 	if (bad > 0)
 		strbuf_addf(&part->text, ", %zu with a finding; worst first", bad);
@@ -275,8 +374,10 @@ static bool has_finding(const struct digest *digest)
 
 /* All parts, with lists of this length. */
 static void page_make(struct page *page, const struct screen *screen, const struct digest **sorted,
-		      bool shown, const struct room *room)
+		      bool shown, const struct room *lists)
 {
+	struct room room_of_page = *lists, *room = &room_of_page;
+
 	*page = (struct page){.spaced = true};
 	if (screen->before != NULL && screen->before[0] != '\0') {
 		struct part *part = page_add(page, PAGE_STAYS, NULL);
@@ -290,6 +391,7 @@ static void page_make(struct page *page, const struct screen *screen, const stru
 		page_head_many(page, sorted, screen->count);
 		page_table(page, sorted, screen->count, room->processes);
 		page_shared(page, sorted, screen->count);
+		room->host_said = page_shared_host(page, sorted, screen->count);
 		page_head(page, sorted[0],
 			  sorted[0]->verdict >= VERDICT_SUSPECT ? "Worst: " : "Largest: ");
 		page->parts[page->count - 1].worth = 52;
@@ -300,8 +402,8 @@ static void page_make(struct page *page, const struct screen *screen, const stru
 	if (shown || !screen->findings_only || screen->after != NULL)
 		page_files(page, screen, shown ? sorted[0] : NULL);
 	if (shown)
-		page_compatible(page, sorted[0], room->brief);
-	if (shown && !screen->findings_only)
+		page_compatible(page, sorted[0], room->brief, screen->terminal);
+	if (shown && !screen->findings_only && !screen->terminal)
 		page_gaps(page, sorted[0]);
 }
 

@@ -28,6 +28,7 @@ struct screen {
 	unsigned int above; /* rows that the user has read already */
 	bool findings_only; /* nothing but problems, and nothing at all where there is none */
 	bool colours;	    /* first lines of parts are coloured by what they mean */
+	bool terminal; /* a person reads it: without the lines that scripts look for, but ERROR and SUMMARY */
 };
 
 void screen_text(const struct screen *screen, struct strbuf *out);

@@ -48,6 +48,7 @@ struct room {
 	bool brief;   /* verdicts without what was checked, lines of the original without blocks */
 	bool keepers; /* what keeps the blocks of each call site */
 	bool cures;   /* what to do about each, not about the worst alone */
+	bool host_said; /* growth of host memory is said above */
 };
 
 struct part *page_add(struct page *page, unsigned int worth, const char *name);
@@ -62,8 +63,11 @@ void page_fini(struct page *page);
 /* Whether memory leaks or may leak there, worst first. */
 void page_verdicts(struct page *page, const struct digest *digest, const struct room *room);
 
-/* The lines that scripts of the original's users look for. */
-void page_compatible(struct page *page, const struct digest *digest, bool brief);
+/* "HOST MEMORY GROWS: RSS of 2 DataLoader workers +1.5 MiB per step, ...", a line or more. */
+void page_host_growth(const struct finding_host_growth *growth, struct strbuf *out);
+
+/* The lines that scripts of the original's users look for; on a terminal no single blocks. */
+void page_compatible(struct page *page, const struct digest *digest, bool brief, bool terminal);
 
 /* ---- screen_process.c ---- */
 

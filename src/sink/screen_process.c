@@ -80,10 +80,14 @@ void page_head(struct page *page, const struct digest *digest, const char *befor
 	strbuf_add_str(out, before);
 	screen_who(digest, out);
 	strbuf_add_str(out, ": ");
-	say_count(out, digest->steps > 0 ? digest->steps : digest->events,
-		  digest->steps > 0 ? "step" : "event");
-	strbuf_add_str(out, " in ");
+	/* A number of events means nothing to a reader. */
+	if (digest->steps > 0) {
+		say_count(out, digest->steps, "step");
+		strbuf_add_str(out, " in ");
+	}
 	say_seconds(out, digest->seconds);
+	if (digest->steps == 0)
+		strbuf_add_str(&end, ", no steps marked");
 	if (digest->deferred)
 		strbuf_add_str(&end, ", deferred: collection was never started");
 	if (digest->signal != NULL)

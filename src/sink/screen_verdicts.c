@@ -2,6 +2,7 @@
 /*
  * Verdicts on a screen: leaks by device, growth that no call site explains, suspects, or what was checked and is in order.
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -279,10 +280,9 @@ static void add_checked(const struct findings *found, struct strbuf *out)
 		strbuf_add_str(out, " checked; step 1 counts as warm-up.");
 		return;
 	}
-	strbuf_addf(out, " checked. No step is marked: growth is judged over %u parts of ",
-		    judgement->last_step);
-	say_seconds(out, judgement->step_seconds);
-	strbuf_add_char(out, '.');
+	strbuf_add_str(out, " checked over ");
+	span_words(found, judgement->last_step, out);
+	strbuf_add_str(out, "; no steps were marked.");
 }
 
 /* A last line of a list, which may take two. */
@@ -321,6 +321,14 @@ static bool is_unexplained(const struct findings *found, const struct finding_tr
 	       (trend->trend == GROWTH_LEAK || judgement->leaks + judgement->suspects == 0);
 }
 
+/* The figures above add up to all of a leak: what is measured of a pool as a whole differs a little, and is no second figure. */
+static void explained_words(const struct finding_trend *trend, uint8_t pool, struct strbuf *out)
+{
+	strbuf_addf(out, "These account for %s of %s growth. ",
+		    trend->explained >= 0.995 ? "100 %" : "nearly all",
+		    pool == POOL_host || pool_is_driver(pool) ? "the" : "the pool's");
+}
+
 static void add_explained(const struct findings *found, const struct finding_place *worst,
 			  struct strbuf *out)
 {
@@ -332,11 +340,7 @@ static void add_explained(const struct findings *found, const struct finding_pla
 		if (trend->pool == worst->pool && trend->device == worst->device &&
 		    trend->trend != GROWTH_KEPT && trend->explained > 0 &&
 		    !is_unexplained(found, trend))
-			strbuf_addf(out, "These account for %.0f %% of %s growth. ",
-				    100 * trend->explained,
-				    worst->pool == POOL_host || pool_is_driver(worst->pool)
-					    ? "the"
-					    : "the pool's");
+			explained_words(trend, worst->pool, out);
 	}
 }
 
@@ -497,9 +501,8 @@ static void page_growth(struct page *page, const struct findings *found)
 		pool_words(found, trend->pool, trend->device, &lines);
 		strbuf_add_str(&lines, grows ? ": " : " may be growing: ");
 		add_growth(found, trend->bytes_per_step, 0, 0, &lines);
-		strbuf_addf(&lines, "%s in %llu of %llu %ss", grows ? "" : ", with rises",
-			    (unsigned long long)trend->rises, (unsigned long long)trend->steps,
-			    step_word(found));
+		strbuf_add_str(&lines, ", ");
+		rises_words(found, "rose", trend->rises, trend->steps, &lines);
 		if (!grows)
 			strbuf_add_str(&lines, ".\n");
 		else if (trend->explained > 0)
@@ -531,7 +534,7 @@ static void suspect_head(const struct findings *found, uint64_t count, uint64_t 
 	strbuf_add_str(out, " kept ");
 	strbuf_add_size(out, bytes);
 	if (judgement->by_time)
-		strbuf_add_str(out, "; mark steps to tell a leak from a start\n");
+		strbuf_add_str(out, "; mark steps with msmemscope.step() to be sure\n");
 	else if (judgement->last_step < FEW_STEPS)
 		strbuf_addf(out, "; %u steps are too few to tell: run %u or more\n",
 			    judgement->last_step, FEW_STEPS);
@@ -641,9 +644,8 @@ static void add_span(const struct findings *found, struct strbuf *out)
 	say_count(out, judgement->kept, site_noun(found));
 	strbuf_add_str(out, " checked over ");
 	if (judgement->by_time) {
-		strbuf_addf(out, "%u equal parts of ", judgement->last_step);
-		say_seconds(out, judgement->step_seconds);
-		strbuf_add_str(out, " (no step is marked)");
+		span_words(found, judgement->last_step, out);
+		strbuf_add_str(out, " (no steps were marked)");
 	} else if (judgement->first_step == judgement->last_step) {
 		strbuf_addf(out, "step %u", judgement->last_step);
 	} else {
@@ -663,14 +665,53 @@ static const char *steady_words(const struct findings *found)
 	return FINDINGS_COUNT(found, trend) == 1 ? "the pool is steady" : "the pools are steady";
 }
 
+/* The pool that grew most until shortly before the end. */
+static const struct finding_trend *late_stop(const struct findings *found)
+{
+	const struct finding_trend *most = NULL;
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
+		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
+
+		if (trend->last_rise != 0 &&
+		    (most == NULL || trend->grown_bytes > most->grown_bytes))
+			most = trend;
+	}
+	return most;
+}
+
+/* "CPU tensors do not grow", "The PyTorch pool does not grow", below memory of the host that does. */
+static void add_flat(const struct findings *found, struct strbuf *out)
+{
+	struct strbuf name = {0};
+	uint8_t pool = FINDINGS(found, trend)[0].pool;
+	bool one = FINDINGS_COUNT(found, trend) == 1;
+
+	if (one)
+		say_the_pool(&name, found->vendor, pool);
+	else
+		strbuf_add_str(&name, "recorded memory");
+	strbuf_addf(out, "%c%s", toupper((unsigned char)strbuf_str(&name)[0]),
+		    strbuf_str(&name) + 1);
+	strbuf_add_str(out, one && pool == POOL_host ? " do not grow" : " does not grow");
+	if (found->judgement.kept > 0) {
+		strbuf_add_str(out, ": ");
+		add_span(found, out);
+	}
+	strbuf_fini(&name);
+}
+
 static void page_clean(struct page *page, const struct findings *found)
 {
 	const struct finding_unjudged *unjudged = first_unjudged(found);
+	const struct finding_trend *stopped = late_stop(found);
+	bool host = FINDINGS_COUNT(found, host_growth) > 0;
 	struct part *part = page_add(page, PAGE_STAYS, NULL);
 	struct strbuf *out = &part->text, line = {0};
 
-	part->apart = true;
-	part->severity = SEVERITY_GOOD;
+	part->apart = !host;
+	part->severity = host ? SEVERITY_NONE : SEVERITY_GOOD;
 	if (any_grows(found)) {
 		part->apart = false;
 		strbuf_add_str(&line, "  ");
@@ -680,7 +721,8 @@ static void page_clean(struct page *page, const struct findings *found)
 		/* What hides a whole pool leaves nothing to say about leaks. */
 		strbuf_add_str(&line, unjudged->reason == LEAKS_POOL_UNSEEN
 					      ? "Leaks were not judged: "
-					      : "No leak found, but ");
+				      : host ? "No leak in recorded memory, but "
+					     : "No leak found, but ");
 		say_count(&line, unjudged->blocks, "block");
 		strbuf_add_str(&line, " (");
 		strbuf_add_size(&line, unjudged->bytes);
@@ -688,10 +730,21 @@ static void page_clean(struct page *page, const struct findings *found)
 			    unjudged_why(unjudged));
 		add_span(found, &line);
 		strbuf_add_char(&line, '.');
+	} else if (stopped != NULL) {
+		part->severity = SEVERITY_WARNING;
+		strbuf_add_str(&line,
+			       host ? "No leak in recorded memory, but " : "No leak found, but ");
+		say_the_pool(&line, found->vendor, stopped->pool);
+		strbuf_add_char(&line, ' ');
+		late_stop_words(found, stopped, &line);
+		strbuf_add_str(&line, ": run longer to be sure. ");
+		add_span(found, &line);
+		strbuf_add_char(&line, '.');
+	} else if (host) {
+		add_flat(found, &line);
+		strbuf_add_char(&line, '.');
 	} else {
-		strbuf_add_str(&line, FINDINGS_COUNT(found, host_growth) > 0
-					      ? "No leak in what was recorded: "
-					      : "No leak found: ");
+		strbuf_add_str(&line, "No leak found: ");
 		add_span(found, &line);
 		strbuf_addf(&line, "; %s.", steady_words(found));
 	}
@@ -703,7 +756,7 @@ static void page_clean(struct page *page, const struct findings *found)
 /* ---- memory of the host ---- */
 
 /* Growth that recorded blocks explain is shown with those blocks. */
-static void page_host(struct page *page, const struct findings *found)
+static void page_host(struct page *page, const struct findings *found, bool growth_said)
 {
 	struct part *killed = page_add(page, PAGE_STAYS, NULL);
 	struct part *grows = page_add(page, 88, "growth of host memory");
@@ -722,15 +775,22 @@ static void page_host(struct page *page, const struct findings *found)
 	for (i = 0; i < FINDINGS_COUNT(found, host_growth); i++) {
 		const struct finding_host_growth *growth = &FINDINGS(found, host_growth)[i];
 
-		if (growth->explained >= 0.5 && found->judgement.leaks > 0)
+		if (growth_said || (growth->explained >= 0.5 && found->judgement.leaks > 0))
 			continue;
-		strbuf_reset(&line);
 		grows->severity = growth->severity;
-		strbuf_add_str(&line, "GROWTH of host memory: ");
-		host_growth_sentence(found, growth, &line);
-		strbuf_add_char(&line, '\n');
-		screen_wrap(strbuf_str(&line), 3, &grows->text);
+		page_host_growth(growth, &grows->text);
 	}
+	strbuf_fini(&line);
+}
+
+void page_host_growth(const struct finding_host_growth *growth, struct strbuf *out)
+{
+	struct strbuf line = {0};
+
+	strbuf_add_str(&line, "HOST MEMORY GROWS: ");
+	host_growth_brief(growth, &line);
+	strbuf_add_char(&line, '\n');
+	screen_wrap(strbuf_str(&line), 3, out);
 	strbuf_fini(&line);
 }
 
@@ -747,7 +807,7 @@ void page_verdicts(struct page *page, const struct digest *digest, const struct 
 		screen_wrap(strbuf_str(&digest->not_judged), 3, &part->text);
 	}
 	if (found != NULL)
-		page_host(page, found);
+		page_host(page, found, room->host_said);
 	if (found != NULL && !found->judgement.asked && digest->not_judged.length == 0)
 		strbuf_add_str(&page_add(page, WORTH_NOTES, NULL)->text,
 			       "Leaks were not looked for: --analysis leaves them out.\n");
@@ -785,7 +845,7 @@ static void add_direct(const struct findings *found, const struct finding_place 
 	strbuf_add_char(out, '\n');
 }
 
-void page_compatible(struct page *page, const struct digest *digest, bool brief)
+void page_compatible(struct page *page, const struct digest *digest, bool brief, bool terminal)
 {
 	const struct findings *found = digest->found;
 	struct leaks_by_device leaks;
@@ -804,7 +864,7 @@ void page_compatible(struct page *page, const struct digest *digest, bool brief)
 		project_device_text(worst->device, text);
 		strbuf_addf(out, "====== ERROR: Detected memory leaks on device %s ======\n", text);
 		/* Of several devices the worst has these two lines. */
-		brief = brief || leaks.count > 1;
+		brief = brief || terminal || leaks.count > 1;
 		if (!brief)
 			add_direct(found, worst->worst, out);
 		if (worst->blocks > 1 && !brief) {
@@ -817,7 +877,7 @@ void page_compatible(struct page *page, const struct digest *digest, bool brief)
 		if (leaks.count > 1)
 			strbuf_addf(out, "... %zu more %s in report.txt\n", leaks.count - 1,
 				    leaks.count == 2 ? "device" : "devices");
-	} else if (found->judgement.leaks + found->judgement.suspects > 0) {
+	} else if (found->judgement.leaks + found->judgement.suspects > 0 && !terminal) {
 		part->worth = 20;
 		project_device_text(FINDINGS(found, place)[0].device, text);
 		strbuf_addf(&part->text, "====== WARNING: %s memory leaks on device %s ======\n",

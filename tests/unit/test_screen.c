@@ -529,10 +529,18 @@ static void growth_beside_leaks_is_one_whole_sentence(void **state)
 	at = strstr(strbuf_str(&text), "32 %");
 	assert_non_null(at);
 	assert_null(strstr(at + 1, "32 %"));
+	/* Rates that add up to all of a leak are not said to be 98 % of it. */
+	trend->explained = 0.98;
+	strbuf_reset(&text);
+	screen_text(&screen, &text);
+	assert_non_null(
+		strstr(strbuf_str(&text), "  These account for nearly all of the pool's growth. "));
+	assert_null(strstr(strbuf_str(&text), "98 %"));
 	/* A pool that may be growing, and no call site that leaks. */
 	digest.own->lists[FINDING_place].count = 0;
 	digest.own->judgement.leaks = digest.own->judgement.suspects = 0;
 	trend->trend = GROWTH_SUSPECT;
+	trend->explained = 0;
 	strbuf_reset(&text);
 	screen_text(&screen, &text);
 	assert_non_null(strstr(strbuf_str(&text),
@@ -540,6 +548,55 @@ static void growth_beside_leaks_is_one_whole_sentence(void **state)
 			       "may be growing: +"));
 	strbuf_fini(&text);
 	digest_fini(&digest);
+}
+
+static void add_host_growth(struct digest *digest, bool own, const char *pids, uint64_t processes)
+{
+	struct finding_host_growth *growth = FINDINGS_ADD(found_in(digest), host_growth);
+
+	assert_non_null(growth);
+	*growth =
+		(struct finding_host_growth){.severity = SEVERITY_WARNING,
+					     .name = own ? "" : "pt_data_worker",
+					     .own = own,
+					     .processes = processes,
+					     .pids = pids,
+					     .bytes = processes << 28,
+					     .bytes_per_step = own ? 0 : (double)(processes << 20),
+					     .bytes_per_second = (double)(processes << 22),
+					     .steps = 300,
+					     .seconds = 20};
+	digest->verdict = VERDICT_SUSPECT;
+}
+
+/* The process that grows comes before the one that only started it, and what grows is said once. */
+static void the_worst_process_is_the_one_that_grows(void **state)
+{
+	struct digest digests[] = {
+		{.pid = 1, .rank = -1}, {.pid = 22, .rank = -1}, {.pid = 23, .rank = -1}};
+	struct screen screen = {.digests = digests, .count = 3};
+	struct strbuf text = {0};
+	const char *at;
+	(void)state;
+
+	add_peak(&digests[0], 3);
+	add_host_growth(&digests[0], false, "22, 23", 2);
+	add_host_growth(&digests[1], true, "22", 1);
+	add_host_growth(&digests[2], true, "23", 1);
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "3 processes, 2 with a finding; worst first\n"));
+	at = strstr(strbuf_str(&text), "  HOST MEMORY GROWS\n");
+	assert_non_null(at);
+	assert_true(at < strstr(strbuf_str(&text), "its child processes grow\n"));
+	at = strstr(
+		strbuf_str(&text),
+		"\nHOST MEMORY GROWS: RSS of 2 DataLoader workers +2.0 MiB per step together, ");
+	assert_non_null(at);
+	assert_null(strstr(at + 2, "HOST MEMORY GROWS"));
+	assert_non_null(strstr(at, "\nWorst: ? (pid 22)"));
+	strbuf_fini(&text);
+	for (size_t i = 0; i < 3; i++)
+		digest_fini(&digests[i]);
 }
 
 static void figures_are_said_in_words(void **state)
@@ -723,6 +780,7 @@ int main(void)
 		cmocka_unit_test(a_peak_after_the_last_step_says_so),
 		cmocka_unit_test(blocks_without_a_stack_say_so),
 		cmocka_unit_test(growth_beside_leaks_is_one_whole_sentence),
+		cmocka_unit_test(the_worst_process_is_the_one_that_grows),
 		cmocka_unit_test(figures_are_said_in_words),
 		cmocka_unit_test(a_process_is_named_by_its_script),
 		cmocka_unit_test(conditions_are_met_by_what_was_found),

@@ -217,14 +217,14 @@ def of_text(form, text, pools):
         facts.verdict = "oom"
     elif facts.sites and facts.sites[0].verdict in ("leak", "suspect"):
         facts.verdict = "leak" if any(site.verdict == "leak" for site in facts.sites) else "suspect"
-    elif re.search(r"^GROWTH of host memory: |^RSS of .* grows: ", text, re.M):
+    elif re.search(r"^HOST MEMORY GROWS: |^RSS of .* grows: ", text, re.M):
         facts.verdict = "suspect"
-    elif re.search(r"^No leak (?:was )?found(?: in|:)", text, re.M):
+    elif re.search(r"^No leak (?:was )?found(?: in|:|, but [^.]* grew by )", text, re.M):
         facts.verdict = "ok"
     return facts
 
 
-HEADLINE = r"^(?!msmemscope: )[^\n]*\(pid \d+(?:, rank \d+)?\): [\d,]+ (?:event|step)s? in "
+HEADLINE = r"^(?!msmemscope: )[^\n]*\(pid \d+(?:, rank \d+)?\): (?:[\d,]+ steps? in )?[\d.]+ (?:ms|s|min|h|days)\b"
 
 
 def screens(text):
