@@ -298,6 +298,7 @@ int cmd_engine(const struct options *given)
 		(void)snprintf(engine->sampler, sizeof(engine->sampler), "%s/lib64/%s", prefix,
 			       SAMPLER_FILE);
 	outcome_init(&engine->outcome, options);
+	engine->outcome.tells_root = true;
 	if (cpu_chosen)
 		engine->outcome.chose = machine_choice_text(true);
 	answer(engine);

@@ -526,6 +526,7 @@ static int engine_main(void *arg, int control_fd)
 	launch->report.off = launch->options->no_report;
 	descriptors_raise();
 	outcome_init(&launch->outcome, launch->options);
+	launch->outcome.tells_root = true;
 	if (launch->cpu_chosen)
 		launch->outcome.chose = machine_choice_text(false);
 	follow = follow_new(&launch->place, &ops, &err);

@@ -353,6 +353,7 @@ static void show(const struct outcome *outcome, const char *after)
 		.findings_only = quiet,
 		.above = outcome->above,
 		.colours = wants_colour(),
+		.terminal = isatty(STDERR_FILENO) != 0,
 	};
 
 	/* A blank line sets it apart from the program's own output. */
@@ -398,6 +399,12 @@ static bool has_tensors(const struct outcome *outcome)
 	return false;
 }
 
+static void tell_root(const struct outcome *outcome)
+{
+	if (outcome->tells_root && outcome->log_level <= OPT_LOG_WARN)
+		(void)cli_tell_root("the output directory");
+}
+
 int outcome_print(struct outcome *outcome)
 {
 	struct strbuf why = {0}, after = {0};
@@ -416,6 +423,7 @@ int outcome_print(struct outcome *outcome)
 	if (outcome->chose != NULL && has_tensors(outcome) && outcome->log_level <= OPT_LOG_WARN)
 		strbuf_add_str(&after, outcome->chose);
 	show(outcome, after.length > 0 ? strbuf_str(&after) : NULL);
+	tell_root(outcome);
 	strbuf_fini(&why);
 	strbuf_fini(&after);
 	outcome_discard(outcome);
@@ -427,6 +435,7 @@ int outcome_print_problems(struct outcome *outcome)
 	if (outcome->progress_shown)
 		cli_write(STDERR_FILENO, "\r\033[K", 4);
 	cli_write(STDERR_FILENO, strbuf_str(&outcome->text), outcome->text.length);
+	tell_root(outcome);
 	outcome_discard(outcome);
 	return 0;
 }

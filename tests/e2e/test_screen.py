@@ -127,6 +127,91 @@ def test_a_healthy_run_says_what_was_looked_at(launch, script):
     assert re.search(r"^ +8\.0 MiB +89 %  .*train\.py:4", run.stderr, re.M), run
 
 
+STOPS = """
+import npu, msmemscope
+msmemscope.start()
+kept = []
+for step in range(22):
+    npu.free(npu.alloc(4096))
+    if step < 19:
+        kept.append(npu.alloc(1 << 20))
+    msmemscope.step()
+"""
+
+
+def test_growth_up_to_shortly_before_the_end_is_not_called_steady(launch, script):
+    run = check_screen(launch("--", *script(STOPS)).check())
+    said = " ".join(run.stderr.split())
+    assert re.search(r" No leak found, but the driver \(HAL\) grew by \d+\.\d MiB up to step \d+, and not in the last \d steps: "
+                     r"run longer to be sure\. \d call sites? checked over steps 2 to 2\d\. ", said), run
+    assert "steady" not in said, run
+    report = (run.project().path / "report.txt").read_text()
+    assert re.search(r"^The driver \(HAL\) on NPU 0: grew by \d+\.\d MiB up to step \d+, and not in the last \d steps; peak", report, re.M), report
+
+
+MIXED = """
+import npu, msmemscope
+msmemscope.start()
+for step in range(30):
+    for is_kept in (True, False):
+        block = npu.alloc(1 << 20)
+        if not is_kept:
+            npu.free(block)
+    msmemscope.step()
+"""
+
+
+def test_of_blocks_that_stay_the_number_of_all_is_said(launch, script):
+    run = check_screen(launch("--call-stack=python", "--", *script(MIXED)).check())
+    [stayed, of] = map(int, re.search(r"^  \+1\.0 MiB/step  .* (\d+) of (\d+) blocks not freed$", run.stderr, re.M).groups())
+    assert stayed < of and "others are freed" not in run.stderr, run
+
+
+BY_TIME = """
+import time, npu, msmemscope
+msmemscope.start()
+for _ in range(400):
+    npu.free(npu.alloc(4096))
+    npu.alloc(1 << 16)
+    time.sleep(0.005)
+"""
+
+
+def test_a_run_without_steps_is_said_in_words_of_time(launch, script):
+    """Neither a number of events nor parts of time, which are the tool's own."""
+    run = check_screen(launch("--", *script(BY_TIME)).check())
+    assert re.search(r"^train\.py \(pid \d+\): [\d.]+ s on NPU 0 \(.*\), no steps marked$", run.stderr, re.M), run
+    assert re.search(r" call sites? checked over [\d.]+ s; no steps were marked\.", " ".join(run.stderr.split())), run
+    assert not re.search(r"\d events?\b|\bparts?\b", run.stderr), run
+
+
+FOUR_RANKS = """
+import os, subprocess, sys
+import npu, msmemscope
+rank = sys.argv[2] if len(sys.argv) > 2 else None
+if rank is None:
+    for child in [subprocess.Popen([sys.executable, __file__, sys.argv[1], str(i)], env={**os.environ, "RANK": str(i)}) for i in range(4)]:
+        child.wait()
+else:
+    msmemscope.start()
+    kept = []
+    for _ in range(int(sys.argv[1])):
+        block = npu.alloc(1 << 20 if rank == "2" else 1 << 16)
+        if rank in "12":
+            kept.append(block)
+        else:
+            npu.free(block)
+        msmemscope.step()
+"""
+
+
+def test_the_files_of_several_ranks_are_named_as_the_worst_is(launch, script):
+    run = check_screen(launch("--", *script(FOUR_RANKS, 12)).check())
+    [worst] = re.findall(r"^Worst: train\.py \(pid (\d+), rank 2\)", run.stderr, re.M)
+    files = [line for line in run.stderr.splitlines() if line.startswith(("Files: ", "More:  "))]
+    assert f"(report_{worst}_" in files[0] and f"/msmemscope_{worst}_" in files[-1], run
+
+
 def test_out_of_memory_is_told_with_its_cause_what_to_try_and_what_was_held(msmemscope, program, out):
     """At once, while the program waits, and at its end; both fit the screen."""
     document = out / "summary.json"
@@ -236,6 +321,16 @@ def on_terminal(msmemscope, words, env):
     assert process.wait(timeout=10) == 0, text
     os.close(master)
     return text.decode(errors="replace")
+
+
+def test_a_terminal_has_no_lines_of_single_blocks(msmemscope, scripts, script, out):
+    """Scripts that look for them read a pipe; a person reads the answer."""
+    for text in (LEAKY, HEALTHY):
+        said = on_terminal(msmemscope, ["-o", out, "--", *script(text, 12)], scripts.environment({"NO_COLOR": "1"}))
+        assert ("====== ERROR: Detected memory leaks on device 0 ======" in said) == ("====== SUMMARY: " in said) == (text is LEAKY), said
+        assert not re.search("Direct |Gap Analysis|MinGap", said), said
+    report = next(path for path in sorted(out.glob("msmemscope_*/report.txt")) if "Direct " in path.read_text())
+    assert "====== ERROR: Detected memory leaks" in report.read_text()
 
 
 def test_colours_are_for_terminals_whose_user_wants_them(msmemscope, scripts, script, out):
