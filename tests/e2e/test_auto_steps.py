@@ -104,6 +104,31 @@ keep(7)
 tell(6)
 """
 
+# Optimizers that are kept, each for the same parameters: a new one marks from its first step on.
+EPOCHS = """
+optimizers = []
+for epoch in range(3):
+    optimizers.append(torch.optim.Adam(net.parameters()))
+    for iteration in range(1, 5):
+        keep(epoch * 4 + iteration)
+        train(optimizers[-1], iteration)
+tell(12)
+"""
+
+# A second one for the same parameters comes in now and then: it marks once, and the first goes on.
+NOW_AND_THEN = """
+first, second = (torch.optim.SGD(net.parameters(), lr=0.01) for _ in range(2))
+steps = 0
+for iteration in range(1, 10):
+    keep(steps + 1)
+    train(first, iteration)
+    steps += 1
+    if iteration % 3 == 0:
+        train(second, iteration)
+        steps += iteration == 3
+tell(10)
+"""
+
 
 @pytest.fixture
 def torch(msmemscope, python, out):
@@ -126,7 +151,7 @@ def steps_of(run, info):
     return {at: found[at] for at, _ in kept}, dict(kept)
 
 
-SCRIPTS = {"sgd": SGD, "gan": GAN, "accumulation": ACCUMULATION, "scaler": SCALER, "stages": STAGES, "idle": IDLE}
+SCRIPTS = {"sgd": SGD, "gan": GAN, "accumulation": ACCUMULATION, "scaler": SCALER, "stages": STAGES, "idle": IDLE, "epochs": EPOCHS, "now and then": NOW_AND_THEN}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
