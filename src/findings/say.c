@@ -76,11 +76,31 @@ static void add_in(struct strbuf *out, uint64_t bytes, size_t unit, double whole
 	strbuf_addf(out, value >= whole || unit == 0 || bytes == 0 ? "%.0f" : "%.1f", value);
 }
 
+void say_apart(struct strbuf *out, uint64_t bytes, uint64_t other)
+{
+	struct strbuf one = {0}, two = {0};
+	unsigned unit = size_unit((double)bytes);
+
+	strbuf_add_size(&one, bytes);
+	strbuf_add_size(&two, other);
+	if (bytes != other && unit > 0 && strcmp(strbuf_str(&one), strbuf_str(&two)) == 0) {
+		say_number(out, (bytes + (UINT64_C(1) << 10 * (unit - 1)) / 2) >> 10 * (unit - 1));
+		strbuf_addf(out, " %s", size_units[unit - 1]);
+	} else {
+		strbuf_add_str(out, strbuf_str(&one));
+	}
+	strbuf_fini(&one);
+	strbuf_fini(&two);
+}
+
 void say_part(struct strbuf *out, uint64_t part, uint64_t whole)
 {
 	size_t unit = size_unit((double)whole);
 
-	if (part != 0 && in_unit(part, unit) < 0.1) {
+	bool alike = size_unit((double)part) < unit && in_unit(part, unit) >= 0.95 &&
+		     in_unit(whole, unit) < 1.05;
+
+	if ((part != 0 && in_unit(part, unit) < 0.1) || alike) {
 		strbuf_add_size(out, part);
 		strbuf_add_str(out, " of ");
 		strbuf_add_size(out, whole);

@@ -30,7 +30,10 @@ void say_seconds(struct strbuf *out, double seconds);
 /* "1.9 MiB", "4.0 B": a size that need not be whole. */
 void say_size(struct strbuf *out, double bytes);
 
-/* "0.4 of 140 GiB"; a part that is too small for the unit of the whole has its own. */
+/* "1.0 GiB"; a unit finer, "1,024 MiB", where another size would read the same and is not. */
+void say_apart(struct strbuf *out, uint64_t bytes, uint64_t other);
+
+/* "0.4 of 140 GiB"; a part that is too small for the unit of the whole, or would read as if it were the whole, has its own. */
 void say_part(struct strbuf *out, uint64_t part, uint64_t whole);
 
 /* "4.0 -> 5.2 MiB"; "900 KiB -> 1.2 MiB"; "4.0 MiB (+512 B)" where both read the same. */

@@ -493,8 +493,9 @@ static void page_choose(struct page *page, const struct screen *screen,
 		page_fini(page);
 		page_make(page, screen, sorted, shown, &least);
 	}
-	/* Verdicts are worth more than what was checked and the blocks of the original's lines. */
-	if (page_worth(page, PAGE_STAYS) > budget) {
+	/* Verdicts, and who held memory when it ran out, are worth more than what was checked and the blocks of the original's lines. */
+	if (page_worth(page, screen->digests[0].oom_count > 0 ? WORTH_OOM_HELD : PAGE_STAYS) >
+	    budget) {
 		least.brief = true;
 		page_fini(page);
 		page_make(page, screen, sorted, shown, &least);

@@ -2,6 +2,7 @@
 #include "sink/screen_oom.h"
 
 #include <ctype.h>
+#include <string.h>
 
 #include "findings/say.h"
 #include "sink/screen.h"
@@ -12,6 +13,23 @@
 
 /* ---- out of memory ---- */
 
+/* "0.4 of 140 GiB"; what reads as what was asked for, and is not, a unit finer. */
+static void add_free(const struct finding_oom *oom, struct strbuf *out)
+{
+	struct strbuf free_text = {0}, plain = {0};
+
+	say_apart(&free_text, oom->free_bytes, oom->requested_bytes);
+	strbuf_add_size(&plain, oom->free_bytes);
+	if (strcmp(strbuf_str(&free_text), strbuf_str(&plain)) != 0) {
+		strbuf_addf(out, "%s of ", strbuf_str(&free_text));
+		strbuf_add_size(out, oom->total_bytes);
+	} else {
+		say_part(out, oom->free_bytes, oom->total_bytes);
+	}
+	strbuf_fini(&free_text);
+	strbuf_fini(&plain);
+}
+
 static void add_head(const struct findings *found, const struct finding_oom *oom,
 		     struct strbuf *out)
 {
@@ -20,11 +38,11 @@ static void add_head(const struct findings *found, const struct finding_oom *oom
 	if (oom->step != 0)
 		strbuf_addf(out, ", step %llu", (unsigned long long)oom->step);
 	strbuf_add_str(out, ": ");
-	strbuf_add_size(out, oom->requested_bytes);
+	say_apart(out, oom->requested_bytes, oom->free_bytes);
 	strbuf_add_str(out, " asked for");
 	if (oom->free_bytes != UINT64_MAX && oom->total_bytes != UINT64_MAX) {
 		strbuf_add_str(out, ", ");
-		say_part(out, oom->free_bytes, oom->total_bytes);
+		add_free(oom, out);
 		strbuf_add_str(out, " free");
 	}
 	strbuf_add_char(out, '\n');
@@ -82,6 +100,25 @@ static void add_try(const struct findings *found, const struct finding_oom *oom,
 	}
 }
 
+/* A call site that is called a leak has its rate there: one figure for one thing. */
+static void add_more(const struct findings *found, const struct finding_oom *oom,
+		     const struct finding_oom_place *growing, struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place) && !found->judgement.by_time; i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+
+		if (growing->stack != 0 && place->stack == growing->stack &&
+		    place->pool == growing->pool && place->device == oom->device &&
+		    place->verdict == GROWTH_LEAK) {
+			say_size(out, place->bytes_per_step);
+			return;
+		}
+	}
+	strbuf_add_size(out, oom->bytes_per_step);
+}
+
 static void add_cause(const struct findings *found, const struct finding_oom *oom,
 		      struct strbuf *out)
 {
@@ -97,7 +134,7 @@ static void add_cause(const struct findings *found, const struct finding_oom *oo
 	} else if (growing != NULL && oom->bytes_per_step != 0) {
 		screen_name(growing->place, true, NULL, 0, IN_TEXT, out);
 		strbuf_add_str(out, " keeps ");
-		strbuf_add_size(out, oom->bytes_per_step);
+		add_more(found, oom, growing, out);
 		strbuf_add_str(out, " more with every step.\n");
 	} else {
 		oom_why(found, oom, &text);

@@ -212,6 +212,14 @@ def test_the_files_of_several_ranks_are_named_as_the_worst_is(launch, script):
     assert f"(report_{worst}_" in files[0] and f"/msmemscope_{worst}_" in files[-1], run
 
 
+def test_the_cause_of_an_out_of_memory_has_the_figure_of_the_leak(msmemscope, dist):
+    """And who held memory then comes before single blocks of the leak."""
+    run = check_screen(msmemscope("--call-stack=c", "--", dist / "examples" / "leaky_npu", 800, env={"SIMNPU_HBM": 192 << 20}))
+    [rate] = re.findall(r"keeps ([\d.]+ [KMG]iB) more with every step\.", " ".join(run.stderr.split()))
+    assert re.search(rf"^  \+{re.escape(rate)}/step ", run.stderr, re.M), run
+    assert re.search(r"^At that moment: driver \(HAL\) 192 MiB\n +64\.0 MiB +33 %  make_weights ", run.stderr, re.M), run
+
+
 def test_out_of_memory_is_told_with_its_cause_what_to_try_and_what_was_held(msmemscope, program, out):
     """At once, while the program waits, and at its end; both fit the screen."""
     document = out / "summary.json"

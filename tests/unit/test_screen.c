@@ -605,6 +605,16 @@ static void figures_are_said_in_words(void **state)
 	struct say_sum sum = {.out = &out};
 	(void)state;
 
+	/* What is too little does not read as enough. */
+	say_part(&out, UINT64_C(1000) << 20, UINT64_C(1) << 30);
+	assert_string_equal(strbuf_str(&out), "1000 MiB of 1.0 GiB");
+	strbuf_reset(&out);
+	say_apart(&out, UINT64_C(2089) << 20, UINT64_C(2067) << 20);
+	assert_string_equal(strbuf_str(&out), "2,089 MiB");
+	strbuf_reset(&out);
+	say_apart(&out, UINT64_C(2089) << 20, UINT64_C(300) << 20);
+	assert_string_equal(strbuf_str(&out), "2.0 GiB");
+	strbuf_reset(&out);
 	say_about(&out, 40573);
 	strbuf_add_str(&out, " | ");
 	say_duration(&out, 5580);
