@@ -411,28 +411,33 @@ bool pipeline_sync(struct pipeline *pipeline)
 
 /* ---- when it is over ---- */
 
-/* What ends a packed trace: names of frames, and the header as it is now. */
-static int save_frames(struct pipeline *pipeline, struct pack_writer *pack)
+/* The table of texts may be longer than a block; the reader joins what follows each other. */
+static int put_frames(void *arg, const struct strbuf *part)
 {
-	struct strbuf frames = {0};
+	struct pack_writer *pack = arg;
 	size_t at = 0;
 	int r = 0;
 
-	replay_save_frames(pipeline->pass.replay, &frames);
-	/* Whole frames only matter within one block, so a very long list is cut at block size and joined by the reader. */
-	while (r == 0 && at < frames.length) {
+	while (r == 0 && at < part->length) {
 		size_t bytes =
-			frames.length - at < PACK_BYTES_MAX ? frames.length - at : PACK_BYTES_MAX;
+			part->length - at < PACK_BYTES_MAX ? part->length - at : PACK_BYTES_MAX;
 		struct pack_block meta = {.kind = PACK_FRAMES, .raw_bytes = (uint32_t)bytes};
 
-		r = pack_writer_put(pack, &meta, frames.data + at);
+		r = pack_writer_put(pack, &meta, part->data + at);
 		at += bytes;
 	}
+	return r;
+}
+
+/* What ends a packed trace: names of frames, and the header as it is now. */
+static int save_frames(struct pipeline *pipeline, struct pack_writer *pack)
+{
+	int r = replay_save_frames(pipeline->pass.replay, put_frames, pack);
+
 	if (r == 0)
 		r = put_preamble(pipeline, pack);
 	if (r == 0)
 		r = pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, "");
-	strbuf_fini(&frames);
 	return r;
 }
 

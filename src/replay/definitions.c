@@ -301,9 +301,13 @@ const char *replay_place_text(struct replay *replay, const struct python_place *
 	return codes_text(&replay->definitions.codes, place->code, place->offset);
 }
 
-void replay_save_frames(struct replay *replay, struct strbuf *out)
+int replay_save_frames(struct replay *replay, replay_put *put, void *arg)
 {
-	stacks_save(&replay->definitions.stacks, out);
+	struct strbuf part = {0};
+	int r = stacks_save(&replay->definitions.stacks, &part, put, arg);
+
+	strbuf_fini(&part);
+	return r;
 }
 
 /* ---- modules ---- */
@@ -368,7 +372,7 @@ const struct module *replay_module(const struct replay *replay, uint64_t id)
 int definitions_init(struct replay *replay)
 {
 	struct definitions *d = &replay->definitions;
-	const void *frames;
+	void *frames;
 	size_t bytes;
 
 	/* Files of modules stay open, so that lines can be read from them when they have vanished. */
@@ -376,8 +380,9 @@ int definitions_init(struct replay *replay)
 		(void)lines_of(replay->setup.elves);
 	modules_init(&d->modules, replay->setup.elves);
 	stacks_init(&d->stacks, &d->modules, replay->setup.root);
-	frames = run_frames(replay->setup.run, &bytes);
+	frames = run_take_frames(replay->setup.run, &bytes);
 	stacks_load(&d->stacks, frames, bytes);
+	free(frames);
 	return add_context(d, &unknown);
 }
 

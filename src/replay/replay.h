@@ -623,8 +623,11 @@ uint32_t replay_site(struct replay *replay, uint32_t stack);
  */
 void replay_line_notes(struct replay *replay, struct strbuf *out);
 
-/* Appends the text of every frame in the form that a packed trace keeps (PACK_FRAMES). */
-void replay_save_frames(struct replay *replay, struct strbuf *out);
+/* Takes a part of what is saved; a failure ends the saving. */
+typedef int replay_put(void *arg, const struct strbuf *part);
+
+/* Gives the text of every frame in the form that a packed trace keeps (PACK_FRAMES), part by part. 0, or what `put` returned. */
+int replay_save_frames(struct replay *replay, replay_put *put, void *arg);
 
 /* Modules that are or were loaded, in table order: start with *cursor = 0; NULL at the end. One by its id, or NULL. */
 const struct module *replay_next_module(const struct replay *replay, size_t *cursor);

@@ -348,6 +348,9 @@ struct saved {
 	uint64_t bytes;
 };
 
+/* What a block of a packed trace has of them: enough to be compressed well. */
+#define PART_BYTES ((size_t)4 << 20)
+
 /* Module and address of an entry that is not a frame. */
 #define TEXTS UINT64_MAX
 
@@ -364,10 +367,23 @@ static void save(struct strbuf *out, const struct frame *frame, const char *text
 		strbuf_add(out, rest, rest_bytes);
 }
 
-void stacks_save(struct stacks *stacks, struct strbuf *out)
+/* Gives what is there if that is a part of at least so many bytes. */
+static int give_part(struct strbuf *out, size_t least, replay_put *put, void *arg)
+{
+	int r = 0;
+
+	if (put != NULL && out->length > 0 && out->length >= least) {
+		r = strbuf_failed(out) ? -ENOMEM : put(arg, out);
+		strbuf_reset(out);
+	}
+	return r;
+}
+
+int stacks_save(struct stacks *stacks, struct strbuf *out, replay_put *put, void *arg)
 {
 	struct strbuf lines = {0};
 	uint32_t i;
+	int r = 0;
 
 	for (i = 0; i < stacks->frame_count; i++) {
 		if (stacks->frames[i].used)
@@ -377,7 +393,7 @@ void stacks_save(struct stacks *stacks, struct strbuf *out)
 	if (stacks->lines.texts.length > 0)
 		save(out, &(struct frame){TEXTS, TEXTS}, "", true, stacks->lines.texts.data,
 		     stacks->lines.texts.length);
-	for (i = 0; i < stacks->frame_count; i++) {
+	for (i = 0; i < stacks->frame_count && r == 0; i++) {
 		const struct known_frame *known = &stacks->frames[i];
 		bool whole = known->lines.known && !known->lines.cut;
 
@@ -388,8 +404,10 @@ void stacks_save(struct stacks *stacks, struct strbuf *out)
 			frame_lines_save(&stacks->lines, &known->lines, &lines);
 		save(out, &known->frame, stacks->text.data + known->text - 1, whole,
 		     strbuf_str(&lines), lines.length);
+		r = give_part(out, PART_BYTES, put, arg);
 	}
 	strbuf_fini(&lines);
+	return r < 0 ? r : give_part(out, 1, put, arg);
 }
 
 static void load(struct stacks *stacks, const struct frame *frame, const char *data, size_t bytes)

@@ -88,8 +88,12 @@ const struct python_place *stacks_places(const struct stacks *stacks, uint32_t s
 					 uint32_t *out_count);
 bool stacks_is_cut(const struct stacks *stacks, uint32_t stack);
 
-/* Makes the text and finds the lines of every frame, and appends them in the form that a packed trace keeps (kind FRAMES). */
-void stacks_save(struct stacks *stacks, struct strbuf *out);
+/*
+ * Makes the text and finds the lines of every frame, and puts them into `out` in the form that a packed trace keeps (kind FRAMES): at
+ * once if `put` is NULL, else in parts of about 4 MiB, for each of which `put` is called. Frames are never cut; what follows a part
+ * that was lost can be read. 0, or what `put` returned.
+ */
+int stacks_save(struct stacks *stacks, struct strbuf *out, replay_put *put, void *arg);
 
 /* Takes the texts of a packed trace; malformed ones are skipped. */
 void stacks_load(struct stacks *stacks, const void *data, size_t bytes);

@@ -78,12 +78,6 @@ uint64_t run_wall_ns(const struct run *run, uint64_t time_ns)
 	return h->realtime_ns + (time_ns - h->monotonic_ns);
 }
 
-const void *run_frames(const struct run *run, size_t *out_bytes)
-{
-	*out_bytes = run->frames_bytes;
-	return run->frames;
-}
-
 #define EVENT_BYTES_USUAL 20 /* measured on a mix of allocations, frees and launches */
 
 uint64_t run_left_events(const struct run *run)

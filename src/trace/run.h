@@ -183,7 +183,10 @@ bool run_adopt_layout(struct run *run);
 /* Wall clock of a record's time. */
 uint64_t run_wall_ns(const struct run *run, uint64_t time_ns);
 
-/* Bytes of packed blocks of kind FRAMES, unpacked and joined; NULL when there are none. Borrowed. */
-const void *run_frames(const struct run *run, size_t *out_bytes);
+/*
+ * Bytes of packed blocks of kind FRAMES, unpacked and joined; NULL when there are none. The caller frees them: they may be tens of
+ * megabytes that are needed once. They are read again for another caller.
+ */
+void *run_take_frames(struct run *run, size_t *out_bytes);
 
 #endif

@@ -179,6 +179,43 @@ static void take_damage(struct run *run)
 	run->damage.truncated = (h->damage & TRACE_DAMAGE_CUT) != 0;
 }
 
+/* Joins the blocks of frames; those that are damaged are left out and counted. 0 or -ENOMEM. */
+static int read_frames(struct run *run, uint64_t *skipped_bytes)
+{
+	size_t i;
+
+	for (i = 0; i < run->index.count; i++) {
+		struct pack_entry *entry = &run->index.entries[i];
+		uint8_t *joined;
+
+		if (entry->block.kind != PACK_FRAMES)
+			continue;
+		joined = realloc(run->frames, run->frames_bytes + entry->block.raw_bytes + 1);
+		if (joined == NULL)
+			return -ENOMEM;
+		run->frames = joined;
+		if (pack_entry_read(run->pack_fd, entry, joined + run->frames_bytes) == 0)
+			run->frames_bytes += entry->block.raw_bytes;
+		else
+			*skipped_bytes += entry->block.packed_bytes;
+	}
+	return 0;
+}
+
+void *run_take_frames(struct run *run, size_t *out_bytes)
+{
+	uint64_t again = 0; /* counted when the run was opened */
+	void *frames;
+
+	if (run->frames == NULL)
+		(void)read_frames(run, &again);
+	frames = run->frames;
+	*out_bytes = run->frames_bytes;
+	run->frames = NULL;
+	run->frames_bytes = 0;
+	return frames;
+}
+
 /* Takes header and frames from the packed file; the raw file's header, when there is one, is newer and stays. */
 static int open_pack(struct run *run, const char *path, struct mscope_error *err)
 {
@@ -198,22 +235,9 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	run->damage.skipped_bytes +=
 		run->index.skipped_bytes - (has_raw(run) ? run->index.torn_bytes : 0);
 	run->damage.cut = !has_raw(run) && !run->index.ended;
-	for (i = 0; i < run->index.count; i++) {
-		struct pack_entry *entry = &run->index.entries[i];
-
-		if (entry->block.kind == PACK_FRAMES) {
-			uint8_t *joined = realloc(run->frames,
-						  run->frames_bytes + entry->block.raw_bytes + 1);
-
-			if (joined == NULL)
-				return error_set(err, -ENOMEM, "no memory");
-			run->frames = joined;
-			if (pack_entry_read(run->pack_fd, entry, joined + run->frames_bytes) == 0)
-				run->frames_bytes += entry->block.raw_bytes;
-			else
-				run->damage.skipped_bytes += entry->block.packed_bytes;
-		}
-	}
+	r = read_frames(run, &run->damage.skipped_bytes);
+	if (r < 0)
+		return error_set(err, r, "no memory");
 	if (has_raw(run))
 		return 0;
 	r = preamble_alloc(run, err);

@@ -540,6 +540,12 @@ static void names_show_what_tells_call_sites_apart(void **state)
 
 /* ---- in a trace ---- */
 
+static int join(void *arg, const struct strbuf *part)
+{
+	strbuf_add(arg, part->data, part->length);
+	return 0;
+}
+
 static void lines_survive_in_the_trace(void **state)
 {
 	struct play *p = *state;
@@ -556,7 +562,7 @@ static void lines_survive_in_the_trace(void **state)
 	line(p, APP_AT + 0x10, APP, "grow(int)", "/src/a.cpp", 41);
 	line(p, APP_AT + 0x20, APP, "main", "/src/a.cpp", 50);
 	assert_int_equal(site_of(p->replay, s), s);
-	replay_save_frames(p->replay, &saved);
+	assert_int_equal(replay_save_frames(p->replay, join, &saved), 0);
 	modules_init(&modules, &p->elves);
 	stacks_init(&loaded, &modules, NULL);
 	stacks_load(&loaded, saved.data, saved.length);
@@ -606,7 +612,7 @@ static void lines_that_were_cut_are_not_in_the_trace(void **state)
 	play(p);
 	add_lines(p, APP_AT + 0x10, APP, &name, 1, true);
 	assert_string_equal(shown(p, s), "grow (train)");
-	replay_save_frames(p->replay, &saved);
+	assert_int_equal(replay_save_frames(p->replay, join, &saved), 0);
 	modules_init(&modules, &p->elves);
 	stacks_init(&loaded, &modules, NULL);
 	stacks_load(&loaded, saved.data, saved.length);

@@ -3,6 +3,8 @@
  * Claims about replay/: which rows a trace means and what lives at its end. Traces are made by hand, so that they can hold what
  * no driver does: an address handed out twice, a free of nothing, a free that failed, numbers that were never defined.
  */
+#include <errno.h>
+
 #include "unit.h"
 
 #include "replay/state.h"
@@ -827,7 +829,7 @@ static void frame_texts_survive_being_saved(void **state)
 	maker_module(&p->w[0], 4000, 1, 0x10000, 0x20000, "/lib/a.so");
 	maker_stack(&p->w[0], 4001, 1, frames, 2);
 	play(p, NULL);
-	stacks_save(&p->replay->definitions.stacks, &saved);
+	assert_int_equal(stacks_save(&p->replay->definitions.stacks, &saved, NULL, NULL), 0);
 	/* A machine where nothing is known but what was saved, and where the file ends too early. */
 	modules_init(&modules, &p->elves);
 	stacks_init(&stacks, &modules, "/nowhere");
@@ -841,6 +843,57 @@ static void frame_texts_survive_being_saved(void **state)
 	stacks_fini(&stacks);
 	modules_fini(&modules);
 	strbuf_fini(&saved);
+}
+
+struct parts {
+	struct modules *modules;
+	size_t count, frames,
+		left; /* parts that were loaded, what they had, and those to come before a failure */
+};
+
+/* Each part can be read alone: no frame is cut. */
+static int load_part(void *arg, const struct strbuf *part)
+{
+	struct parts *parts = arg;
+	struct stacks stacks;
+	size_t i;
+
+	stacks_init(&stacks, parts->modules, "/nowhere");
+	stacks_load(&stacks, part->data, part->length);
+	for (i = 0; i < stacks.frame_count; i++)
+		assert_int_not_equal(stacks.frames[i].text, 0);
+	parts->frames += stacks.frame_count;
+	parts->count++;
+	stacks_fini(&stacks);
+	return parts->left-- == 0 ? -ENOSPC : 0;
+}
+
+static void frame_texts_are_saved_in_parts(void **state)
+{
+	struct play *p = *state;
+	struct parts parts = {.left = 100};
+	struct strbuf buffer = {0};
+	struct modules modules;
+	struct stacks stacks;
+	uint64_t address;
+	uint32_t stack;
+
+	modules_init(&modules, &p->elves);
+	stacks_init(&stacks, &modules, "/nowhere");
+	parts.modules = &modules;
+	for (address = 1; address <= 200000; address++)
+		assert_int_equal(stacks_intern(&stacks, (const uint8_t *)&address, 1,
+					       (struct stack_places){0}, &stack),
+				 0);
+	assert_int_equal(stacks_save(&stacks, &buffer, load_part, &parts), 0);
+	assert_int_equal(parts.frames, 200000);
+	assert_in_range(parts.count, 2, 20);
+	parts = (struct parts){.modules = &modules, .left = 1};
+	assert_int_equal(stacks_save(&stacks, &buffer, load_part, &parts), -ENOSPC);
+	assert_int_equal(parts.count, 2);
+	stacks_fini(&stacks);
+	modules_fini(&modules);
+	strbuf_fini(&buffer);
 }
 
 static void definitions_that_do_not_hold_are_counted(void **state)
@@ -1936,6 +1989,7 @@ int main(void)
 		TEST(stack_keeps_the_module_it_was_defined_with),
 		TEST(free_has_the_stack_of_its_own_caller),
 		TEST(frame_texts_survive_being_saved),
+		TEST(frame_texts_are_saved_in_parts),
 		TEST(definitions_that_do_not_hold_are_counted),
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
 		TEST(step_has_what_happens_in_it_and_what_it_launched),
