@@ -447,6 +447,25 @@ static int show_launch(const struct options *options, const char *directory)
 	return exit_code;
 }
 
+/* Without a word: the launches of this user, and how many others there are. Root sees them, and may not open their sessions. */
+static void keep_own(struct running *running, size_t *out_others)
+{
+	struct running own;
+
+	running_own(&own);
+	*out_others = running->count > own.count ? running->count - own.count : 0;
+	running_fini(running);
+	*running = own;
+}
+
+static void say_none(size_t others)
+{
+	if (others == 0)
+		cli_say("no launch of this user is running");
+	else
+		cli_say("no launch of this user is running; other users run %zu", others);
+}
+
 int cmd_top(const struct options *options)
 {
 	const char *word = options->argc > 1 ? options->argv[1] : NULL;
@@ -454,15 +473,20 @@ int cmd_top(const struct options *options)
 	struct mscope_error err = {0};
 	struct running running = {0};
 	int exit_code = MSCOPE_EXIT_FAILED;
+	size_t others = 0;
+	int r;
 
 	catch_signals();
 	descriptors_raise();
-	if (running_find(word, &running, &err) < 0)
+	r = running_find(word, &running, &err);
+	if (r == 0 && word == NULL && !serves)
+		keep_own(&running, &others);
+	if (r < 0)
 		cli_say("%s", err.message);
 	else if (serves)
 		exit_code = serve(options, word, &running);
 	else if (running.count == 0)
-		cli_say("no launch of this user is running");
+		say_none(others);
 	else if (running.count > 1)
 		exit_code = list_launches(options, &running);
 	else

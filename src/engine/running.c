@@ -88,14 +88,22 @@ static bool session_of(const char *pid, char out[PATH_MAX])
 	return found;
 }
 
-static void find_engines(struct running *out)
+static bool is_own(DIR *proc, const char *pid)
+{
+	struct stat st;
+
+	return fstatat(dirfd(proc), pid, &st, 0) == 0 && st.st_uid == geteuid();
+}
+
+static void find_engines(struct running *out, bool own)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
 	char path[PATH_MAX];
 
 	while (dir != NULL && (entry = readdir(dir)) != NULL) {
-		if (isdigit((unsigned char)entry->d_name[0]) && session_of(entry->d_name, path))
+		if (isdigit((unsigned char)entry->d_name[0]) &&
+		    (!own || is_own(dir, entry->d_name)) && session_of(entry->d_name, path))
 			add(out, path);
 	}
 	if (dir != NULL)
@@ -111,7 +119,7 @@ bool running_has_engine(const char *directory)
 
 	if (realpath(directory, path) == NULL)
 		return false;
-	find_engines(&engines);
+	find_engines(&engines, false);
 	for (i = 0; i < engines.count && !found; i++)
 		found = strcmp(engines.all[i], path) == 0;
 	running_fini(&engines);
@@ -168,7 +176,7 @@ static int find_number(const char *pid, struct running *out, struct mscope_error
 	char path[64];
 	size_t i;
 
-	find_engines(&engines);
+	find_engines(&engines, false);
 	for (i = 0; i < engines.count; i++) {
 		if (has_process(engines.all[i], pid))
 			add(out, engines.all[i]);
@@ -231,7 +239,7 @@ int running_find(const char *word, struct running *out, struct mscope_error *err
 
 	*out = (struct running){0};
 	if (word == NULL) {
-		find_engines(out);
+		find_engines(out, false);
 		return 0;
 	}
 	if (stat(word, &st) < 0)
@@ -258,6 +266,12 @@ int running_find(const char *word, struct running *out, struct mscope_error *err
 			word);
 	running_fini(&sessions);
 	return out->count == 0 ? -ESRCH : 0;
+}
+
+void running_own(struct running *out)
+{
+	*out = (struct running){0};
+	find_engines(out, true);
 }
 
 void running_traces(const char *word, struct running *out)

@@ -23,6 +23,9 @@ struct running {
  * all that this user may look at. 0 with any number of them, or a negative code said in `err`; needs running_fini() in either case.
  */
 int running_find(const char *word, struct running *out, struct mscope_error *err);
+
+/* The launches of this user, of all that running_find() finds without a word: root sees those of others, too. */
+void running_own(struct running *out);
 void running_fini(struct running *running);
 
 /* Whether an engine has this session open. */

@@ -5,10 +5,13 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
+import subprocess
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -210,6 +213,30 @@ def test_launches_are_found_and_listed(msmemscope, steered, out):
         run = msmemscope("top", word, output=False)
         assert run.returncode in (1, 2) and len(run.stderr.splitlines()) == 1 and run.stdout == ""
     assert "no running launch has its results in" in msmemscope("top", one.results, output=False).stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what others run")
+def test_launches_of_others_are_not_taken_for_ours(msmemscope, program, dist):
+    """Root sees the launch of nobody, whose session only its owner opens; `top` without a word is about root's own."""
+    place = Path("/var/tmp") / f"msmemscope-top-{os.getpid()}"
+    place.mkdir(mode=0o755)
+    try:
+        shutil.copytree(dist, place / "dist", symlinks=True)
+        shutil.copy(program("two_acts")[-1], place)
+        (place / "out").mkdir()
+        (place / "out").chmod(0o777)
+        env = harness.environment(place / "dist", {"TRUTH": place / "out" / "truth", "SIMNPU_SHARE": place / "out"})
+        command = [place / "dist/bin/msmemscope", "-o", place / "out/results", "--", place / "two_acts", "10", "10"]
+        with subprocess.Popen(command, user=65534, group=65534, extra_groups=[], cwd="/", env=env, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as launch:
+            assert launch.stdout.readline() == b"ready\n"
+            run = msmemscope("top", output=False)
+            launch.stdin.close()
+        assert str(place) not in run.stdout + run.stderr, str(run)
+        # Others may run beside ours.
+        assert run.returncode == 0 or re.search(r"^msmemscope: no launch of this user is running; other users run \d+$", run.stderr, re.M), str(run)
+    finally:
+        shutil.rmtree(place)
 
 
 def test_a_killed_launch_is_told_from_one_that_runs(msmemscope, steered):
