@@ -460,7 +460,12 @@ static void say_nothing(struct launch *launch)
 {
 	const struct machine *machine = &launch->machine;
 
-	if (launch->runs_torch)
+	/* Traces may have been in it that the engine had not seen yet. */
+	if (access(launch->place.directory, F_OK) < 0 && errno == ENOENT)
+		outcome_say(&launch->outcome,
+			    "nothing was recorded: %s was removed while the program ran",
+			    launch->place.directory);
+	else if (launch->runs_torch)
 		outcome_say(
 			&launch->outcome,
 			"nothing was recorded: the program used no device memory. It used PyTorch on the CPU: --device=cpu records CPU tensors");

@@ -169,6 +169,18 @@ def test_the_output_directory_vanishes_during_the_run(traced, out):
     assert len(sentences(result.run)) >= 1, result.run
 
 
+def test_an_output_directory_that_vanishes_before_the_engine_looks_is_told(msmemscope, program, out):
+    """The engine sleeps until a trace was made and removed: nothing of it is left, and that is not "used no device memory"."""
+    script = """engines=
+for pid in $(cat /proc/$PPID/task/$PPID/children); do [ $pid = $$ ] || { kill -STOP $pid; engines="$engines $pid"; }; done
+shift; "$@" > /dev/null < /dev/null; status=$?
+rm -rf "$0"; kill -CONT $engines; exit $status"""
+    run = msmemscope("--", "sh", "-c", script, out / "run", "--", *program("two_acts", 100, 100, 9), output=out / "run")
+    assert run.returncode == 9, run
+    [sentence] = [line for line in sentences(run) if "nothing was recorded" in line]
+    assert sentence.endswith("was removed while the program ran") and str(out / "run") in sentence, run
+
+
 def test_the_trace_directory_vanishes_during_the_run(traced, tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
