@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """How many wrong lines the tests find: changes one line of src at a time, builds that in a copy of the tree, and runs the tests that
-execute the line, unit tests first, then the fastest first, until one fails. $LANES mutants are tried at a time, as many as there are cores.
+execute the line, until one fails: unit tests first, and of each kind those first that run most of the file in a second. $LANES mutants are
+tried at a time, as many as there are cores.
 
     tools/mutants.py run SEED [COUNT]   COUNT (40) mutants that the seed chooses, added to build/mutants/results
     tools/mutants.py table              what is in there: by folder, and each survivor
@@ -141,16 +142,18 @@ def all_unit_lines():
 
 
 def executed():
-    """{"FILE:LINE" of a block's beginning: [(CPU seconds, test)], fastest first}."""
+    """{"FILE:LINE" of a block's beginning: [(CPU seconds, test)], those first that run most lines of the file in a second}."""
     tests = [(name, seconds, map(tuple, ran)) for name, (seconds, ran) in all_unit_lines().items()]
     if (covered.COVERED / "tests").exists():
         # Some pass only with gcc's code; whether they can judge a mutant is asked when they fail.
         tests += [one for one in covered.tests(failed=True) if covered.NAME.fullmatch(one[0])]
     found = defaultdict(list)
     for name, seconds, ran in tests:
+        ran = list(ran)
+        files = Counter(file for file, _ in ran)
         for file, line in ran:
-            found[f"{file}:{line}"].append((seconds, name))
-    return {where: sorted(them) for where, them in found.items()}
+            found[f"{file}:{line}"].append(((seconds + covered.LEAST_S) / files[file], seconds, name))
+    return {where: [one[1:] for one in sorted(them)] for where, them in found.items()}
 
 
 def candidates(where):

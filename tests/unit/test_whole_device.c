@@ -817,6 +817,28 @@ static void a_ledger_is_of_the_moment_of_the_peak_of_its_pool(void **state)
 	assert_int_equal(view.moment.used_bytes, sum);
 }
 
+/* A second framework has a little on the device, in a pool of its own. */
+static void of_two_pools_the_one_that_had_most_has_the_ledger(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+	struct device_view view;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	sample(&d);
+	grow_pool(&d, 0);
+	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = 4, .pool = POOL_atb, .kind = BLOCK_ALLOC,
+		    .vendor = VENDOR_CUDA, .device = 3);
+	maker_alloc(&p->w, p->now++, 4, UINT64_C(0x400000000000), 512, 0);
+	p->now += 400 * MS;
+	sample(&d);
+	account = play(p);
+	device_then(account, p->replay, &view);
+	assert_int_equal(view.when, DEVICE_POOL_PEAK);
+	assert_int_equal(view.pool, POOL_pta);
+}
+
 /* The device is fuller later, while less of the pool is in use. */
 static void what_comes_after_a_peak_is_not_in_its_ledger(void **state)
 {
@@ -1043,6 +1065,7 @@ int main(void)
 		TEST(a_ledger_is_of_the_moment_of_the_peak_of_its_pool),
 		TEST(a_ledger_is_of_the_moment_of_the_peak_of_its_pool),
 		TEST(a_ledger_is_of_the_moment_of_the_peak_of_its_pool),
+		TEST(of_two_pools_the_one_that_had_most_has_the_ledger),
 		TEST(what_comes_after_a_peak_is_not_in_its_ledger),
 		TEST(where_memory_ran_out_the_ledger_is_of_that_moment),
 		TEST(others_that_grew_just_before_are_known_by_the_next_sample),
