@@ -599,6 +599,17 @@ def test_a_temporary_between_two_kernels_counts(compare, out):
     assert "+3.9 KiB  k2, call 3" in result.run.stdout
 
 
+def test_a_call_is_explained_by_what_stays_before_what_is_only_larger(compare, out):
+    """Of the two operators before the second kernel one took more for a moment, and the other left more."""
+    def lines(kept, moment):
+        return [kernel("k0"), *op("keeps", *kept), *op("works", *moment), kernel("k1"), kernel("k2")]
+
+    base = dump(out / "a.csv", *lines([], []))
+    other = dump(out / "b.csv", *lines([block("MALLOC", 0x20, 10)], [block("MALLOC", 0x30, 5000), block("FREE", 0x30, 5000)]))
+    [call] = json.loads(compare(base, other, "--level=kernel", "--json").run.stdout)["differences"]
+    assert (call["name"], call["difference_bytes"], call["place"]) == ("k1", 10, "blocks of 10 bytes"), call
+
+
 def test_the_places_at_the_peak_add_up_where_the_peak_moves(compare, out):
     """The peak of the second run is elsewhere: places are compared at that moment in both, and the rest is told."""
     def lines(size):
