@@ -176,6 +176,18 @@ def test_nothing_of_the_run_changes(msmemscope, steered):
     assert sorted(entry.name for entry in program.results.iterdir()) == sorted([project.path.name, "prometheus_token"])
 
 
+def test_a_launch_that_has_recorded_nothing_says_so_until_it_has(msmemscope, steered):
+    program = steered()
+
+    def text():
+        return msmemscope("top", program.results, "--once", output=False).check().stdout
+
+    assert "No process has recorded anything yet." in text()
+    program.do(["alloc", 4096, 0])
+    assert "No process has recorded anything yet." not in text()
+    program.end()
+
+
 def test_a_launch_that_waits_for_start_says_so(msmemscope, steered):
     chance, live = random.Random(3), [0]
     program = steered(["--collect-mode=deferred"])
