@@ -367,8 +367,24 @@ static inline bool is_held(struct leaks *leaks, const struct replay *replay, uin
 
 /* ---- steps, and parts of time ---- */
 
+/* The program's own time: without the pauses in which it looked for what keeps its memory. A part of them is not one of silence. */
+static inline uint64_t own_time(const struct leaks *leaks, uint64_t time_ns)
+{
+	uint64_t paused = 0;
+	uint32_t i;
+
+	for (i = 0; i < leaks->pause_count && time_ns > leaks->pauses[i].from_ns; i++) {
+		uint64_t since = time_ns - leaks->pauses[i].from_ns;
+
+		paused += since < leaks->pauses[i].ns ? since : leaks->pauses[i].ns;
+	}
+	return time_ns - paused;
+}
+
 uint32_t leaks_step_of(const struct leaks *leaks, const struct block *block)
 {
+	uint64_t time_ns;
+
 	if (leaks->by_step) {
 		uint32_t step =
 			block->latest_step > leaks->offset ? block->latest_step - leaks->offset : 1;
@@ -376,9 +392,10 @@ uint32_t leaks_step_of(const struct leaks *leaks, const struct block *block)
 		/* Between two steps it is the next one's; before the second, the first's. */
 		return step + (block->alloc_step == 0 && step > 1 && !leaks->contiguous);
 	}
-	if (leaks->part_ns == 0 || block->time_ns <= leaks->start_ns)
+	time_ns = own_time(leaks, block->time_ns);
+	if (leaks->part_ns == 0 || time_ns <= leaks->start_ns)
 		return 1;
-	return (uint32_t)((block->time_ns - leaks->start_ns) / leaks->part_ns) + 1;
+	return (uint32_t)((time_ns - leaks->start_ns) / leaks->part_ns) + 1;
 }
 
 /* Whether that step, or part of time, is still going on. */
@@ -387,8 +404,8 @@ static inline bool is_new(const struct leaks *leaks, const struct block *block)
 	if (leaks->by_step)
 		return leaks_step_of(leaks, block) >= leaks->now;
 	/* The same without a division. */
-	return leaks->now <= 1 ||
-	       block->time_ns >= leaks->start_ns + (leaks->now - 1) * leaks->part_ns;
+	return leaks->now <= 1 || own_time(leaks, block->time_ns) >=
+					  leaks->start_ns + (leaks->now - 1) * leaks->part_ns;
 }
 
 /* What was freed since a step ended last leaves its places. */
@@ -516,20 +533,34 @@ static void coarsen(struct leaks *leaks)
 	}
 }
 
+/* From the last allocation to the answer: had another thread gone on, it would have allocated. */
+static void note_pause(struct leaks *leaks, const struct replay *replay, uint64_t time_ns)
+{
+	uint64_t end_ns = replay_keeper_ns(replay);
+
+	if (end_ns > leaks->latest_ns && end_ns <= time_ns && leaks->pause_count < LEAKS_PAUSES)
+		leaks->pauses[leaks->pause_count++] = (struct leaks_pause){
+			.from_ns = leaks->latest_ns, .ns = end_ns - leaks->latest_ns};
+}
+
 /*
  * No step was marked so far: parts of time end as it passes. Only allocations end them, so a program that only frees any more has
  * ended.
  */
-static int pass_time(struct leaks *leaks, struct replay *replay, uint64_t time_ns)
+static int pass_time(struct leaks *leaks, struct replay *replay, uint64_t real_ns)
 {
-	uint64_t part;
+	uint64_t part, time_ns;
 	int r;
 
 	if (MSCOPE_UNLIKELY(leaks->part_ns == 0)) {
-		leaks->start_ns = time_ns;
+		leaks->start_ns = leaks->latest_ns = real_ns;
 		leaks->part_ns = PART_NS;
 		leaks->now = 1;
 	}
+	if (MSCOPE_UNLIKELY(replay_keeper_ns(replay) > leaks->latest_ns))
+		note_pause(leaks, replay, real_ns);
+	leaks->latest_ns = real_ns;
+	time_ns = own_time(leaks, real_ns);
 	/* Behind the end of the program's own code no part ends: what is freed there lived until the end. */
 	if (MSCOPE_LIKELY(time_ns < leaks->start_ns + leaks->now * leaks->part_ns) ||
 	    replay_ended(replay) != 0)
@@ -808,7 +839,7 @@ const struct analysis analysis_leaks = {
 	.step = leaks_step,
 	.sample = leaks_sample,
 	.block = leaks_block,
-	.version = 5,
+	.version = 6,
 	.keep = leaks_keep,
 	.judge = leaks_report,
 	.text = leaks_say,

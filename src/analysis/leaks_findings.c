@@ -622,6 +622,8 @@ static void fill_pool(const struct judge *j, const struct group *group, struct l
 		replay_usage_at_end(j->replay, usage, &pool->end_bytes, &blocks);
 	pool->capacity_bytes = driver == NULL ? 0 : driver->total_bytes;
 	pool->rise_steps = j->leaks->ended > 0 ? j->leaks->ended - 1 : 0;
+	if (pool->rises > pool->rise_steps)
+		pool->rises = pool->rise_steps;
 	if (pool->verdict != GROWTH_KEPT && pool->bytes_per_step > 0)
 		pool->explained =
 			leaking < pool->bytes_per_step ? leaking / pool->bytes_per_step : 1;

@@ -175,6 +175,13 @@ static void keep_clock(struct words *words, struct leaks *leaks)
 	KEEP(words, leaks->ended);
 	KEEP(words, leaks->start_ns);
 	KEEP(words, leaks->part_ns);
+	KEEP(words, leaks->latest_ns);
+	KEEP(words, leaks->pause_count);
+	if (leaks->pause_count > LEAKS_PAUSES) {
+		words->failed = true;
+		leaks->pause_count = 0;
+	}
+	words_memory(words, leaks->pauses, leaks->pause_count * sizeof(leaks->pauses[0]));
 	KEEP(words, leaks->last_end_ns);
 	KEEP(words, leaks->stride);
 	KEEP(words, leaks->length_skipped);

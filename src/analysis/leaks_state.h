@@ -91,6 +91,14 @@ struct place_cache {
 	uint32_t place; /* + 1 */
 };
 
+/* The program asks what keeps its memory at 4, 8, 16, ... seconds: more pauses than these would take years. */
+#define LEAKS_PAUSES 32u
+
+/* The program stood still for us; by the real clock. */
+struct leaks_pause {
+	uint64_t from_ns, ns;
+};
+
 struct leaks {
 	struct group *groups;
 	size_t group_count, group_room;
@@ -119,6 +127,9 @@ struct leaks {
 	uint32_t now;	 /* step that a block allocated now belongs to */
 	uint32_t ended;	 /* last ended step, 0: none */
 	uint64_t start_ns, part_ns;
+	uint64_t latest_ns; /* of the allocations; by time only */
+	struct leaks_pause pauses[LEAKS_PAUSES];
+	uint32_t pause_count;
 	uint64_t last_end_ns;
 	uint64_t lengths[64]; /* of every `stride`-th step, for the median */
 	uint32_t length_count, stride, length_skipped;

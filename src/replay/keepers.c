@@ -128,6 +128,7 @@ int keepers_take_keeper(struct replay *replay, const struct trace_event *event)
 	const struct block *block;
 	const struct context *context;
 
+	replay->keepers.latest_ns = event->time_ns;
 	event_keeper_decode(event->words, &record);
 	block = block_at(replay, record.address);
 	if (block == NULL || !take_texts(event, &record, &keeper))
@@ -187,6 +188,11 @@ void keepers_save(const struct replay *replay, struct checkpoint *cp)
 		builder_payload(&cp->builder, k->texts[0], bytes);
 		builder_end(&cp->builder);
 	}
+}
+
+uint64_t replay_keeper_ns(const struct replay *replay)
+{
+	return replay->keepers.latest_ns;
 }
 
 const struct keeper *replay_keepers(const struct replay *replay, size_t *out_count)

@@ -8,6 +8,7 @@
 #define MSCOPE_REPLAY_KEEPERS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct checkpoint;
 struct keeper;
@@ -16,6 +17,7 @@ struct replay;
 struct keepers {
 	struct keeper *all;
 	size_t count, room;
+	uint64_t latest_ns; /* when the process answered last */
 };
 
 void keepers_fini(struct replay *replay);

@@ -445,6 +445,8 @@ struct keeper {
 
 /* Which Python objects keep blocks, as far as the process has found out; borrowed. */
 const struct keeper *replay_keepers(const struct replay *replay, size_t *out_count);
+/* When the process answered last, 0: never. It stood still until then. */
+uint64_t replay_keeper_ns(const struct replay *replay);
 
 /* Walks the live blocks in table order: start with *cursor = 0; NULL at the end. */
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor);

@@ -811,6 +811,30 @@ static void without_steps_parts_of_time_are_judged(void **state)
 	assert_non_null(strstr(told(p), "48.8 KiB per second ("));
 }
 
+/* The program looks for what keeps its memory, and makes nothing meanwhile; it ends soon after. */
+static void a_pause_for_a_question_is_no_silence(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t steps;
+
+	start(p, SESSION_LEAKS);
+	run_without_steps(p, true);
+	steps = found(p)->last_step;
+	p->now += 900000000;
+	FEED(p, 0, keeper, .address = 1);
+	p->now += 2000000;
+	take(p, PTA, 0x77700000, 1000, 0);
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_in_range(f->last_step, steps, steps + 1);
+	assert_true(f->pools[0].rises <= f->pools[0].rise_steps);
+	/* Without the question it is. */
+	p->now += 900000000;
+	take(p, PTA, 0x77800000, 1000, 0);
+	assert_int_equal(found(p)->leaks, 0);
+}
+
 static void a_program_that_only_starts_is_suspected_at_most(void **state)
 {
 	struct play *p = *state;
@@ -878,6 +902,7 @@ int main(void)
 						begin, end),
 		cmocka_unit_test_setup_teardown(a_queue_that_falls_behind_is_not_kept, begin, end),
 		cmocka_unit_test_setup_teardown(without_steps_parts_of_time_are_judged, begin, end),
+		cmocka_unit_test_setup_teardown(a_pause_for_a_question_is_no_silence, begin, end),
 		cmocka_unit_test_setup_teardown(a_program_that_only_starts_is_suspected_at_most,
 						begin, end),
 		cmocka_unit_test_setup_teardown(the_first_step_ends_the_judgement_by_time, begin,
