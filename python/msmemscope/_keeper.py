@@ -809,7 +809,8 @@ class Scanner:
             passed = passed or text.startswith("._") and text.endswith("_hooks")
             code = _code_of(self.scan.nodes[ordinal]) if passed else None
             if code is not None:
-                return f", hook {_defined_words(code)}"
+                words = _defined_words(code)
+                return f", hook {_type_name(self.scan.nodes[ordinal])}.{words}" if code.co_name == "__call__" else f", hook {words}"
         return ""
 
     def _hook(self, ordinal):

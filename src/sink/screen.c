@@ -477,6 +477,7 @@ static void page_choose(struct page *page, const struct screen *screen,
 		{.sites = 3, .suspects = 3, .holders = 5, .pools = 4, .keepers = true},
 		{.sites = 3, .suspects = 3, .holders = 3, .pools = 4, .keepers = true},
 		{.sites = 2, .suspects = 2, .holders = 5, .pools = 4, .keepers = true},
+		{.sites = 2, .suspects = 2, .holders = 3, .pools = 4, .keepers = true},
 		{.sites = 1, .suspects = 1, .holders = 5, .pools = 2, .keepers = true}};
 	struct room least = {.sites = 1, .suspects = 1, .holders = 3, .pools = 2, .keepers = true};
 	size_t i;

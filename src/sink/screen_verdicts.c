@@ -353,8 +353,9 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 	double rest = leaking->bytes_per_step;
 	size_t i, shown = 0;
 
-	/* A line that says "1 more" has room for it. */
-	if (!room->brief && leaking->sites == sites + 1 && sites + 1 < DEVICE_ROWS)
+	/* A line that says "1 more" has room for it, but not for what keeps its blocks. */
+	if (!room->brief && (room->cures || sites < 2) && leaking->sites == sites + 1 &&
+	    sites + 1 < DEVICE_ROWS)
 		sites++;
 	strbuf_add_str(&line, leaking->worst->small ? "SMALL LEAK on " : "LEAK on ");
 	say_device(&line, found->vendor, leaking->device);

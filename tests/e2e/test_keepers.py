@@ -121,13 +121,21 @@ def remember(value, seen=[]):
     seen.append(value)  # seen.append
 def show(value):
     pass
+class Keeps:
+    def __init__(self):
+        self.outputs = []
+    def __call__(self, module, given, made):
+        self.outputs.append(made)
 def main():
     hooked = torch.nn.Linear(16, 300)
     attach(hooked)
+    called = torch.nn.Linear(16, 200)
+    called.register_forward_hook(Keeps())
     later = []
     total = 0
     for step in range(40):
         with torch.no_grad():
+            called(torch.randn(1, 16))
             hooked(torch.randn(1, 16))
         embed(step)
         remember(torch.randn(800))
@@ -236,6 +244,8 @@ def test_functions_that_keep_memory_are_named_with_the_line_that_defines_them(mo
     assert said[cache][0] == "lru_cache", said
     default = f"default argument of remember() defined at script.py:{line_of('def remember')}"
     assert said[default][2].endswith(f"; filled at script.py:{line_of('seen.append')}"), said
+    called = f"local `called` of main() in script.py, hook Keeps.__call__() defined at script.py:{line_of('def __call__')}"
+    assert said[called][0] == "hook" and re.fullmatch(r"called\._forward_hooks\[\d+\]\.outputs", said[called][1]), said
     partials = [keeper["holds"] for place in found for keeper in place["keepers"] if keeper["name"] == "later"]
     assert partials == [f"partial of show() defined at script.py:{line_of('def show')} -> tuple -> tensor"], said
     report = (more["defined"].project().path / "report.txt").read_text()
@@ -314,7 +324,7 @@ def test_what_keeps_a_call_site_is_said_below_its_own_row(python, msmemscope, ou
     script.write_text(TWO)
     run = msmemscope("--device=cpu", "--", *python, script).check()
     lines = [TWO[:TWO.index(text)].count("\n") + 1 for text in ("history.append", "cached(torch")]
-    assert re.search(rf"two\.py:{lines[0]} main .*\n  kept by: list `history` .*\n  cure: .*\n.* two\.py:{lines[1]} main ", run.stderr), run.stderr
+    assert re.search(rf"two\.py:{lines[0]} main .*\n  kept by: list `history` .*\n  cure: .*\n.* two\.py:{lines[1]} main .*\n  kept by: dict `seen` ", run.stderr), run.stderr
 
 
 SERVING = """
