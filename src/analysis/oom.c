@@ -602,7 +602,7 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 	/* The device was nearly full all the time: a little more is no spike. */
 	if (usual >= left / 20 * 17 && verdict->requested_bytes < scale / 4)
 		return 0;
-	return beyond >= scale / 8 ? beyond : 0;
+	return beyond >= scale / 8 && beyond >= usual / 4 ? beyond : 0;
 }
 
 /* Enough is reserved and not in use, in pieces that are too small. */
@@ -645,6 +645,16 @@ static bool is_private(const struct oom_verdict *verdict, uint64_t scale)
 	       explains(verdict, kept);
 }
 
+/*
+ * A program that has ended no step is still making its model, its gradients, its optimizer's state: that rises, too. It grows only where a
+ * call site does; without call stacks that cannot be seen.
+ */
+static bool is_beginning(const struct oom_state *state, const struct growth *growth,
+			 const struct oom_verdict *verdict)
+{
+	return state->levels.steps == 0 && growth->place.bytes == 0 && verdict->stack != 0;
+}
+
 static void tell_growth(const struct growth *growth, struct oom_verdict *verdict)
 {
 	verdict->grown_pool = growth->pool;
@@ -682,7 +692,8 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 	struct growth growth = growth_of(state, survey, oom, verdict);
 	struct candidate best = {.cause = OOM_CAUSE_FULL};
 
-	if (explains(verdict, growth.bytes) && growth.bytes >= scale / 20)
+	if (explains(verdict, growth.bytes) && growth.bytes >= scale / 20 &&
+	    !is_beginning(state, &growth, verdict))
 		consider(&best, OOM_CAUSE_GROWTH, growth.bytes);
 	if (is_fragmented(verdict, scale))
 		consider(&best, OOM_CAUSE_FRAGMENTATION, verdict->unused_bytes);

@@ -12,6 +12,9 @@
 #define BRIEF_PLACES 3u
 #define BRIEF_OOMS   2u
 
+/* Of one call site: fewer may be the layers of one large batch. */
+#define PILE_BLOCKS 16u
+
 static bool is_gpu(const struct finding_oom *oom)
 {
 	return oom->vendor == VENDOR_CUDA;
@@ -188,6 +191,35 @@ void oom_why(const struct findings *found, const struct finding_oom *oom, struct
 
 /* ---- what to try ---- */
 
+/* One call site that holds most of it in many blocks, NULL: none does. A loop may have put them aside in this very step. */
+static const struct finding_oom_place *pile(const struct findings *found,
+					    const struct finding_oom *oom)
+{
+	const struct finding_oom_place *place = FINDINGS(found, oom_place) + oom->places.first;
+
+	return oom->places.count > 0 && place->stack != 0 && place->blocks >= PILE_BLOCKS &&
+			       place->bytes / 3 >= oom->requested_bytes &&
+			       place->bytes >= oom->usual_bytes
+		       ? place
+		       : NULL;
+}
+
+static void try_spike(const struct findings *found, const struct finding_oom *oom,
+		      struct strbuf *out)
+{
+	const struct finding_oom_place *place = pile(found, oom);
+
+	if (place == NULL)
+		strbuf_add_str(out,
+			       "look at the shapes of this request; split it, or make batch or "
+			       "sequence length smaller");
+	else
+		strbuf_addf(out,
+			    "free the %llu blocks that %s keeps in this step, or move them to the "
+			    "host; if they are one batch, make it smaller",
+			    (unsigned long long)place->blocks, place->place);
+}
+
 void oom_try(const struct findings *found, const struct finding_oom *oom, struct strbuf *out)
 {
 	const struct finding_oom_place *place = growing(found, oom);
@@ -209,9 +241,7 @@ void oom_try(const struct findings *found, const struct finding_oom *oom, struct
 			    place->place);
 		break;
 	case OOM_CAUSE_SPIKE:
-		strbuf_add_str(out,
-			       "look at the shapes of this request; split it, or make batch or "
-			       "sequence length smaller");
+		try_spike(found, oom, out);
 		break;
 	case OOM_CAUSE_FRAGMENTATION:
 		strbuf_add_str(
@@ -251,6 +281,11 @@ void oom_try(const struct findings *found, const struct finding_oom *oom, struct
 		break;
 	case OOM_CAUSE_FULL:
 	case OOM_CAUSES:
+		if (oom->limited)
+			strbuf_add_str(out, oom->device == DEVICE_HOST
+						    ? "raise the limit (ulimit -v), or "
+						    : "raise the limit that the program sets "
+						      "(set_per_process_memory_fraction), or ");
 		strbuf_add_str(out, "make the model, the batch or the cache smaller, recompute "
 				    "activations, or spread it over more devices");
 		break;

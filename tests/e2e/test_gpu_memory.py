@@ -253,7 +253,7 @@ def test_the_ledger_of_a_gpu_is_of_the_moment_of_the_peak_beside_it(gpu, msmemsc
     text = " ".join(run.stderr.split())
     assert "PEAK of the PyTorch pool: 169 MiB in use, 192 MiB reserved (" in text, text
     assert "GPU 0 then: 0.5 of 8.0 GiB = PyTorch pool 192 MiB + context 300 + other processes 50 MiB" in text, text
-    assert " on GPU 0 (Stand-in GPU, 8.0 GiB) " in text, text
+    assert " on GPU 0 (Stand-in GPU, 8.0 GiB)" in text, text
 
 
 def test_other_processes_that_come_and_go_leave_nothing_unknown(gpu, msmemscope, targets, out):
