@@ -13,10 +13,23 @@
 #define STEP_BYTES (UINT64_C(16) << 20)
 #define BYTES_MAX  (UINT64_C(1) << 40)
 
-/* Records that a step of the mapping has; whole pages. */
+/* A page of `view` has dozens of spools, most of them small: where address space is limited (ulimit -v), they begin so. */
+#define FIRST_BYTES (UINT64_C(1) << 20)
+
+/* Records that the mapping has at first, and those of its next step. */
+static uint64_t first_of(const struct spool *spool)
+{
+	struct rlimit limit;
+	bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+
+	return (limited ? FIRST_BYTES : STEP_BYTES) / spool->bytes;
+}
+
 static uint64_t step_of(const struct spool *spool)
 {
-	return STEP_BYTES / 4096 * 4096 / spool->bytes;
+	uint64_t most = STEP_BYTES / spool->bytes;
+
+	return spool->room < most ? spool->room : most;
 }
 
 /* As long as the file system and the limits of this process allow: nothing is in it until it is written. */
@@ -44,19 +57,23 @@ int spool_init(struct spool *spool, const char *directory, uint32_t record_bytes
 	if (fd < 0)
 		return error_set(err, fd, "cannot create a file in %s: %s", directory,
 				 strerror(-fd));
-	first = step_of(spool) * record_bytes;
+	spool->room = first_of(spool);
+	first = spool->room * record_bytes;
 	spool->room_max = extend(fd, first) / record_bytes;
 	errno = EFBIG;
-	if (spool->room_max >= step_of(spool))
+	if (spool->room_max >= spool->room)
 		p = mmap(NULL, first, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	r = -errno;
 	(void)close(fd);
-	if (p == MAP_FAILED)
-		return error_set(err, r, "cannot write a file in %s: %s", directory, strerror(-r));
+	if (p == MAP_FAILED) {
+		*spool = (struct spool){0};
+		return r == -ENOMEM ? error_set(err, r, "no memory, or too little address space")
+				    : error_set(err, r, "cannot write a file in %s: %s", directory,
+						strerror(-r));
+	}
 	/* The first store into a page that the disk has no room for is SIGBUS; such a page becomes memory. */
 	bus_guard();
 	spool->data = p;
-	spool->room = step_of(spool);
 	return 0;
 }
 

@@ -4,7 +4,7 @@
  * that were never written are zero. Not thread-safe. A zeroed struct holds nothing and takes nothing.
  *
  * On a full disk, pages that have no room become memory of the process (base/bus.h), and the spool grows no further: what it holds
- * stays right, and at most one step of 16 MiB is in memory.
+ * stays right, and at most one step of 16 MiB is in memory. Steps begin at 1 MiB where address space is limited.
  */
 #ifndef MSCOPE_BASE_SPOOL_H
 #define MSCOPE_BASE_SPOOL_H

@@ -57,6 +57,20 @@ def test_best_effort_runs_the_program_with_few_descriptors(msmemscope, program, 
     assert (run.returncode, run.stdout) == (7, "plain stdout\n"), run
 
 
+def test_verbs_work_with_little_address_space(msmemscope, program, out):
+    """`ulimit -v` of 128 MiB, as batch systems set it: what a small run needs is small. Below, one sentence says why it failed."""
+    def limit(mebibytes):
+        return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20)), "output": False}
+
+    project = msmemscope("--", *program("leaky_steps"), output=out / "run").check().project().path
+    for number, words in enumerate([["info", project], ["export", project, "-o", out / "csv"], ["report", project, "-o", out / "report.html"],
+                                    ["export", project, "-o", out / "perfetto", "--format=perfetto"], ["info", project, "--json"]]):
+        run = msmemscope(*words, **limit(128))
+        assert run.returncode == 0, (number, str(run))
+        run = msmemscope(*words, **limit(12))
+        assert run.returncode == 0 or (run.returncode == 1 and "memory" in " ".join(sentences(run))), (number, str(run))
+
+
 # A small stack: the program has what it was given, the command takes what it needs.
 
 SMALL_STACK = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_STACK, (64 << 10, 64 << 10))}
