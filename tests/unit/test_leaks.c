@@ -237,6 +237,32 @@ static void a_queue_that_became_deeper_late_is_not_kept(void **state)
 	assert_int_equal(queue_of(20, 11).verdict, GROWTH_SUSPECT);
 }
 
+/* Ages are kept in buckets, two an octave: what is said is the age at which a block may still come back, and not half as much again. */
+static void the_usual_age_is_one_at_which_blocks_are_freed(void **state)
+{
+	struct growth_facts facts = {.steps = 300, .stacks_known = true};
+	uint32_t age, step;
+	int32_t usual;
+
+	(void)state;
+	for (age = 1; age <= 100; age++) {
+		struct growth g = {0};
+
+		for (step = 1; step <= 300; step++) {
+			if (step <= 300 - age)
+				growth_alloc(&g, 100);
+			if (step > age)
+				assert_int_equal(growth_free(&g, 100, age), 0);
+			assert_int_equal(growth_step(&g, step), 0);
+		}
+		(void)growth_in_use(&g, &facts, &usual);
+		assert_in_range(usual, age, age + age / 2);
+		assert_int_equal(growth_freed_within(&g, usual), 300 - age);
+		assert_int_equal(growth_freed_within(&g, (int32_t)age / 2), 0);
+		growth_fini(&g);
+	}
+}
+
 /* ---- what a suspect lacks ---- */
 
 /* A place that keeps a block in each step that `every` divides, from `first` to `last`, seen after `steps`. */
@@ -870,6 +896,7 @@ int main(void)
 		cmocka_unit_test(what_rose_in_two_places_rose_in_both_together),
 		cmocka_unit_test(two_steps_that_become_one_keep_levels_and_ages),
 		cmocka_unit_test(a_queue_that_became_deeper_late_is_not_kept),
+		cmocka_unit_test(the_usual_age_is_one_at_which_blocks_are_freed),
 		cmocka_unit_test(as_many_steps_as_are_said_decide_a_suspect),
 		cmocka_unit_test_setup_teardown(a_pause_as_long_as_all_before_is_no_silence, begin,
 						end),
