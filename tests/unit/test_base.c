@@ -934,6 +934,25 @@ static void a_file_is_replaced_as_a_whole_or_not_at_all(void **state)
 	strbuf_fini(&text);
 }
 
+/* Of a longer file the first bytes, and their end: nothing behind the room is written. */
+static void a_text_is_read_as_far_as_there_is_room(void **state)
+{
+	char path[] = "/tmp/test_base.XXXXXX", found[8];
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "abcdefghij", 10), 10);
+	memset(found, 'x', sizeof(found));
+	assert_true(io_read_text(path, found, 4));
+	assert_memory_equal(found, "abc\0xxxx", sizeof(found));
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_false(io_read_text(path, found, 4));
+	assert_int_equal(unlink(path), 0);
+	assert_false(io_read_text(path, found, 4));
+	assert_int_equal(close(fd), 0);
+}
+
 static void a_device_is_written_to_and_stays_one(void **state)
 {
 	struct strbuf text = {0};
@@ -983,6 +1002,7 @@ int main(void)
 		cmocka_unit_test(hash_is_fnv_1a),
 		cmocka_unit_test(temporary_files_lie_where_they_may),
 		cmocka_unit_test(a_file_is_replaced_as_a_whole_or_not_at_all),
+		cmocka_unit_test(a_text_is_read_as_far_as_there_is_room),
 		cmocka_unit_test(a_device_is_written_to_and_stays_one),
 	};
 
