@@ -10,9 +10,9 @@ tried at a time, as many as there are cores.
 
 Unit tests are run here with the preset `coverage` for what they execute; of the end-to-end tests it is what `tools/covered.py run` left in
 build/covered. A mutant that compiles to the same code as before is none. A test that ends later than it could is a failure: an endless
-loop. One that fails without the change, too, is not counted. What does not fail in 60 s of CPU time survives. A survivor that no test can
-find, since nobody can see a difference, gets a line in tests/equivalent.list: file, function, line, line then, and why, with tabs between. It
-is not counted, nor tried again.
+loop. One that fails without the change, too, or not again with it, is not counted. What does not fail in 60 s of CPU time survives. A
+survivor that no test can find, since nothing differs, gets a line in tests/equivalent.list: file, function, line, line then, and why, with tabs
+between. It is not counted, nor tried again.
 
 Mutants run with process ids of their own (unshare), so that a wrong one ends no process of anybody else.
 """
@@ -277,9 +277,12 @@ class Lane:
             together *= 2
             names = [name for _, name in batch]
             for name in self.fails_of(names, self.tree):
-                if not self.fails_of([name], ROOT):
+                # It passes without the change, and it fails each time with it: load alone makes nothing fail twice.
+                control = self.fails_of([name], ROOT)
+                if not control and self.fails_of([name], self.tree):
                     return name, ran, spent() - began
-                self.broken.add(name)
+                if control:
+                    self.broken.add(name)
                 e2e[:0] = batch[names.index(name) + 1:]  # which pytest left out
                 ran -= len(batch) - names.index(name) - 1
         return None, ran, spent() - began
@@ -343,14 +346,29 @@ def results():
 
 
 def equivalent():
-    """{(file, function, the line, the line then): why nobody can see the difference}."""
+    """{(file, function, the line, the line then): why there is no difference}."""
     lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()
     return {tuple(words[:4]): words[4] for words in (line.split("\t") for line in lines if line and not line.startswith("#"))}
 
 
+def key_of(one):
+    return one["file"], one["function"], one["was"], one["is"]
+
+
+def named(mutants):
+    """{what key_of() says of it: a mutant}."""
+    texts, found = {}, {}
+    for mutant in mutants:
+        file, number, _, then, _ = mutant
+        if file not in texts:
+            texts[file] = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        found[file, function_of(texts[file], number), texts[file][number - 1].strip(), then.strip()] = mutant
+    return found
+
+
 def outcome(one, same):
     """`survived` only if it counts."""
-    return "equivalent" if one["outcome"] == "survived" and (one["file"], one["function"], one["was"], one["is"]) in same else one["outcome"]
+    return "equivalent" if one["outcome"] == "survived" and key_of(one) in same else one["outcome"]
 
 
 def keep(found):
@@ -360,13 +378,8 @@ def keep(found):
 def run(seed, count):
     where = executed()
     seen = {(one["file"], one["line"]) for one in results()}
-    same, texts, chosen = equivalent(), {}, []
-    for mutant in candidates(where):
-        file, number, _, then, _ = mutant
-        if file not in texts:
-            texts[file] = (ROOT / file).read_text(encoding="utf-8").splitlines()
-        if (file, number) not in seen and (file, function_of(texts[file], number), texts[file][number - 1].strip(), then.strip()) not in same:
-            chosen.append(mutant)
+    same = equivalent()
+    chosen = [mutant for key, mutant in named(candidates(where)).items() if mutant[:2] not in seen and key not in same]
     random.Random(seed).shuffle(chosen)
     chosen = {mutant[:2]: mutant for mutant in chosen}.values()
     for said in attempt(chosen, where, seed, count):
@@ -377,17 +390,13 @@ def run(seed, count):
 
 def again():
     """Lines are found by what they say; a survivor whose line is no longer there is dropped."""
-    where, kept, old = executed(), [], []
-    mutants = {(file, what, then.strip()): (file, number, what, then, block) for file, number, what, then, block in candidates(where)}
-    same = equivalent()
-    for one in results():
-        key = one["file"], one["what"], one["is"]
-        if outcome(one, same) != "survived":
-            kept.append(one)
-        elif key in mutants:
-            old.append(one)
-    kept += attempt([mutants[one["file"], one["what"], one["is"]] for one in old], where, "again")
-    keep(kept)
+    where, same = executed(), equivalent()
+    mutants = named(candidates(where))
+    kept = {key_of(one): one for one in results() if outcome(one, same) != "survived" or key_of(one) in mutants}
+    keep(kept.values())
+    for said in attempt([mutants[key] for key, one in kept.items() if outcome(one, same) == "survived"], where, "again"):
+        kept[key_of(said)] = said
+        keep(kept.values())
     table()
 
 
