@@ -1281,6 +1281,29 @@ static void live_reader_gets_over_a_length_that_cannot_be(void **state)
 	maker_fini(&m);
 }
 
+/* Each chunk says how many records its writer made before: what is between two of them and not read is lost, and counted once. */
+static void records_between_two_chunks_are_counted_once(void **state)
+{
+	static const uint64_t made_before[] = {0, 2 + 5, 9, 11 + 3, 4};
+	struct run_damage damage;
+	struct maker_writer w;
+	struct maker m;
+	size_t i;
+
+	(void)state;
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	w = (struct maker_writer){.maker = &m, .number = 1};
+	for (i = 0; i < MSCOPE_COUNT(made_before); i++) {
+		maker_next_chunk(&w, 2000 + 10 * i)->records_before = made_before[i];
+		maker_thread(&w, 2001 + 10 * i, 70);
+		maker_thread(&w, 2002 + 10 * i, 71);
+	}
+	maker_seal(&w);
+	assert_int_equal(count_events(m.path, NULL, &damage), 2 * MSCOPE_COUNT(made_before));
+	assert_int_equal(damage.lost_records, 5 + 3);
+	maker_fini(&m);
+}
+
 static uint64_t nested_losses(const struct run *run)
 {
 	return atomic_load(&((struct trace_header *)(uintptr_t)run_header(run))->loss[0]);
@@ -1669,6 +1692,7 @@ int main(void)
 		cmocka_unit_test(chunk_that_is_packed_and_still_raw_counts_once),
 		cmocka_unit_test(live_reader_waits_for_whoever_is_busy),
 		cmocka_unit_test(live_reader_gets_over_a_length_that_cannot_be),
+		cmocka_unit_test(records_between_two_chunks_are_counted_once),
 		cmocka_unit_test(live_reader_keeps_the_last_count_that_can_be),
 		cmocka_unit_test(chunks_are_made_ready_ahead_of_writers),
 		cmocka_unit_test(live_reader_waits_for_a_chunk_that_is_not_published),
