@@ -373,6 +373,26 @@ static void details_are_of_the_device_that_refused(void **state)
 	assert_memory_equal(p->details, expected, sizeof(expected));
 }
 
+/* Beside the pool the driver gave more: that is not what the pool had. */
+static void a_spike_is_compared_with_its_own_pool(void **state)
+{
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	const struct finding_oom *oom;
+
+	maker_alloc(w, p->now++, HAL, 0xa000000, 100 * MIB, 0);
+	maker_alloc(w, p->now++, PTA, 0xb000000, 40 * MIB, 0);
+	maker_free(w, p->now++, PTA, 0xb000000);
+	MAKER_EVENT(w, p->now++, PTA, oom, .requested_bytes = 950 * MIB, .allocated_bytes = 0,
+		    .reserved_bytes = 0, .free_bytes = 900 * MIB, .total_bytes = 1000 * MIB,
+		    .call = OOM_TORCH_CUDA);
+	play(p);
+	oom = verdict_of(p);
+	assert_int_equal(oom->cause, OOM_CAUSE_SPIKE);
+	assert_int_equal(oom->most_bytes, 40 * MIB);
+	assert_int_equal(oom->largest_bytes, 100 * MIB);
+}
+
 /* ---- snapshots that the program asks for ---- */
 
 #define UNKNOWN UINT64_MAX
@@ -690,6 +710,7 @@ int main(void)
 		cmocka_unit_test(what_places_held_comes_back),
 		TEST(samples_cover_a_long_run),
 		TEST(details_are_of_the_device_that_refused),
+		TEST(a_spike_is_compared_with_its_own_pool),
 		TEST(a_snapshot_has_what_the_framework_said),
 		TEST(a_snapshot_has_what_the_pool_and_the_samples_say),
 		TEST(what_nothing_tells_of_a_snapshot_stays_unknown),
