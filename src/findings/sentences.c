@@ -11,6 +11,8 @@
 
 /* Below this many steps a rate is "about". */
 #define SHORT_STEPS 20u
+/* Below this the headline says how many are needed. */
+#define FEW_STEPS 10u
 
 #define SHORT_STEP_S 0.001
 #define YEAR_S	     (365.0 * 86400)
@@ -582,7 +584,7 @@ static void leak_brief(const struct findings *f, const struct finding_place *p, 
 		rises_words(f, "many sizes, grew", p->rises, p->rise_steps, out);
 	} else {
 		/* What keeps them is said below, with how many items it has. */
-		add_stayed(p, p->keepers.count == 0, "not freed", out);
+		add_stayed(p, whole && p->keepers.count == 0, "not freed", out);
 		if (whole && (is_reused(f, p) || p->freed == 0))
 			strbuf_add_str(out,
 				       is_reused(f, p) ? ", first taken here" : ", none freed");
@@ -602,7 +604,7 @@ static void suspect_brief(const struct findings *f, const struct finding_place *
 		return;
 	if (p->usual_age >= 0 && p->overdue_blocks == 0)
 		strbuf_add_str(out, "; may be in use");
-	else if (p->more_steps > 0 && !is_quiet(p)) {
+	else if (p->more_steps > 0 && !is_quiet(p) && f->judgement.last_step >= FEW_STEPS) {
 		strbuf_add_str(out, "; ");
 		if (f->judgement.by_time)
 			span_words(f, p->more_steps, out);

@@ -520,6 +520,24 @@ static void page_growth(struct page *page, const struct findings *found)
 
 /* ---- suspects ---- */
 
+/* How long a run has to be for its suspects to be told from caches, of one that is too short. */
+static uint64_t steps_needed(const struct findings *found)
+{
+	uint64_t most = 0;
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+		uint64_t needed = place->more_steps == 0 || place->by_quiet
+					  ? FEW_STEPS
+					  : found->judgement.last_step + place->more_steps;
+
+		if (place->verdict == GROWTH_SUSPECT && needed > most)
+			most = needed;
+	}
+	return most;
+}
+
 static void suspect_head(const struct findings *found, uint64_t count, uint64_t bytes,
 			 uint32_t device, bool several, struct strbuf *out)
 {
@@ -537,8 +555,8 @@ static void suspect_head(const struct findings *found, uint64_t count, uint64_t 
 	if (judgement->by_time)
 		strbuf_add_str(out, "; mark steps with msmemscope.step() to be sure\n");
 	else if (judgement->last_step < FEW_STEPS)
-		strbuf_addf(out, "; %u steps are too few to tell: run %u or more\n",
-			    judgement->last_step, FEW_STEPS);
+		strbuf_addf(out, "; %u steps are too few to tell: run %llu or more\n",
+			    judgement->last_step, (unsigned long long)steps_needed(found));
 	else
 		strbuf_add_str(out, "; run longer to tell a leak from a cache\n");
 }

@@ -212,6 +212,13 @@ def test_the_files_of_several_ranks_are_named_as_the_worst_is(launch, script):
     assert f"(report_{worst}_" in files[0] and f"/msmemscope_{worst}_" in files[-1], run
 
 
+def test_the_steps_that_a_short_run_needs_are_said_once_and_are_enough(launch, script):
+    run = check_screen(launch("--", *script(LEAKY, 5)).check())
+    assert "would decide" not in run.stderr, run
+    [needed] = re.findall(r"^SUSPECT on NPU 0: .*; \d steps are too few to tell: run (\d+) or more$", run.stderr, re.M)
+    assert "\nLEAK on NPU 0: " in launch("--", *script(LEAKY, needed)).check().stderr
+
+
 def test_the_cause_of_an_out_of_memory_has_the_figure_of_the_leak(msmemscope, dist):
     """And who held memory then comes before single blocks of the leak."""
     run = check_screen(msmemscope("--call-stack=c", "--", dist / "examples" / "leaky_npu", 800, env={"SIMNPU_HBM": 192 << 20}))
