@@ -312,12 +312,29 @@ static void add_growth(const struct findings *found, double rate, uint64_t bytes
 		strbuf_addf(out, " since step %llu", (unsigned long long)since);
 }
 
-/* Growth that the leaks do not account for; where call sites are suspected, a pool that may be growing says no more. */
+/* Of a pool's growth, what call sites have that are listed as suspects. */
+static double suspected_share(const struct findings *found, const struct finding_trend *trend)
+{
+	double rate = 0;
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+
+		if (place->verdict == GROWTH_SUSPECT && place->pool == trend->pool &&
+		    place->device == trend->device)
+			rate += place->bytes_per_step;
+	}
+	return trend->bytes_per_step > 0 ? rate / trend->bytes_per_step : 0;
+}
+
+/* Growth that neither leaks nor suspects account for; where call sites are suspected, a pool that may be growing says no more. */
 static bool is_unexplained(const struct findings *found, const struct finding_trend *trend)
 {
 	const struct findings_judgement *judgement = &found->judgement;
 
-	return trend->trend != GROWTH_KEPT && trend->explained < EXPLAINED &&
+	return trend->trend != GROWTH_KEPT &&
+	       trend->explained + suspected_share(found, trend) < EXPLAINED &&
 	       (trend->trend == GROWTH_LEAK || judgement->leaks + judgement->suspects == 0);
 }
 
@@ -338,7 +355,7 @@ static void add_explained(const struct findings *found, const struct finding_pla
 		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
 
 		if (trend->pool == worst->pool && trend->device == worst->device &&
-		    trend->trend != GROWTH_KEPT && trend->explained > 0 &&
+		    trend->trend != GROWTH_KEPT && trend->explained >= EXPLAINED &&
 		    !is_unexplained(found, trend))
 			explained_words(trend, worst->pool, out);
 	}
@@ -579,6 +596,15 @@ static bool several_devices(const struct findings *found)
 	return false;
 }
 
+/* The largest leak has the same keeper, which is said above. */
+static bool is_kept_as_leak(const struct findings *found, const struct finding_place *place)
+{
+	const struct finding_place *worst = FINDINGS(found, place);
+
+	return place != NULL && worst->verdict == GROWTH_LEAK && place->keepers.count > 0 &&
+	       same_keeper(found, worst, place);
+}
+
 static void page_suspects(struct page *page, const struct findings *found, const struct room *room)
 {
 	struct part *part = page_add(page, 80, "suspects");
@@ -616,7 +642,8 @@ static void page_suspects(struct page *page, const struct findings *found, const
 		return;
 	part->severity = first->severity;
 	suspect_head(found, count, bytes, first->device, several, &part->text);
-	add_keepers(found, &rows, room->cures);
+	if (!is_kept_as_leak(found, rows.all[0].known))
+		add_keepers(found, &rows, room->cures);
 	add_rows(found, &rows, &part->text);
 	if (count > shown) {
 		strbuf_add_str(&part->text, "  ... ");

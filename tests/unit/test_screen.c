@@ -536,6 +536,14 @@ static void growth_beside_leaks_is_one_whole_sentence(void **state)
 	assert_non_null(
 		strstr(strbuf_str(&text), "  These account for nearly all of the pool's growth. "));
 	assert_null(strstr(strbuf_str(&text), "98 %"));
+	/* What a suspect has of the growth is said with the suspect. */
+	trend->bytes_per_step = 3e6;
+	trend->explained = 0.66;
+	strbuf_reset(&text);
+	screen_text(&screen, &text);
+	assert_non_null(strstr(strbuf_str(&text), "\nSUSPECT on GPU 0: "));
+	assert_null(strstr(strbuf_str(&text), "GROWTH of"));
+	assert_null(strstr(strbuf_str(&text), "account for"));
 	/* A pool that may be growing, and no call site that leaks. */
 	digest.own->lists[FINDING_place].count = 0;
 	digest.own->judgement.leaks = digest.own->judgement.suspects = 0;
