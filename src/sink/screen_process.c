@@ -86,7 +86,9 @@ void page_head(struct page *page, const struct digest *digest, const char *befor
 		strbuf_add_str(out, " in ");
 	}
 	say_seconds(out, digest->seconds);
-	if (digest->steps == 0)
+	/* Where nothing was judged, that is said with its reason. */
+	if (digest->steps == 0 && digest->found != NULL && digest->found->judgement.judged &&
+	    digest->found->judgement.by_time)
 		strbuf_add_str(&end, ", no steps marked");
 	if (digest->deferred)
 		strbuf_add_str(&end, ", deferred: collection was never started");
