@@ -315,6 +315,18 @@ def reading(func, args, kwargs):
         number_read = "0"
 
 
+_OTHER = 300.0  # what other numbers are larger by, where the command asks for other ones: above most limits, and its exponential is a number
+_SCALER = os.path.join("torch", "amp", "grad_scaler.py")
+
+
+def _is_of_scaler():
+    """Whether GradScaler reads it: 0, as no gradient is infinite. Else it would skip each step."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return any(code.co_filename.endswith(_SCALER) for code in (frame.f_code, frame.f_back.f_code if frame.f_back is not None else frame.f_code))
+
+
 _conditions = 0  # that changed_number() was asked for
 
 
@@ -339,7 +351,7 @@ def changed_number(value, more):
         return value if not more or _is_check() or hashlib.md5(b"%d" % _conditions).digest()[0] & 1 else not value
     if type(value) is int:
         return value + more
-    return value + NUMBER + bool(more) if type(value) is float else value
+    return value + NUMBER + (_OTHER if more and not _is_of_scaler() else 0) if type(value) is float else value
 
 
 def _hide(torch):

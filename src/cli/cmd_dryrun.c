@@ -214,13 +214,14 @@ static bool lacks_torch(const char *python, const struct dry_device *device, str
 		out->cudnn = read_version(cudnn, cudnn[0] == '8' ? 1000 : 10000, 100, 1);
 		lacks = torch[0] == '\0' || (device->card != NULL ? cuda[0] : npu[0]) == '\0';
 		if (torch[0] == '\0' && mindspore[0] != '\0')
-			cli_say("%s has MindSpore %s and no torch; dryrun runs PyTorch programs, not those of MindSpore",
+			cli_say("%s has MindSpore %s and no torch; dryrun runs programs of PyTorch only: MindSpore cannot train on the simulated NPU",
 				python, mindspore);
 		else if (torch[0] == '\0')
 			cli_say("%s has no torch; dryrun runs PyTorch programs", python);
 		else if (device->card != NULL && lacks)
-			cli_say("%s has torch %s, which is not built for CUDA; a dry run for %s needs a torch that is (pip install torch===%.*s); no card and no library of CUDA",
-				python, torch, device->name, (int)strcspn(torch, "+"), torch);
+			cli_say("%s has torch %s, which is not built for CUDA; a dry run for %s needs one that is, which needs no card and no CUDA: %s -m pip install --no-deps torch===%.*s (from PyPI, into this environment or a new one)",
+				python, torch, device->name, python, (int)strcspn(torch, "+"),
+				torch);
 		else if (lacks)
 			cli_say("%s has torch %s but not torch_npu; a dry run for an NPU needs the torch_npu of the same release (pip install torch_npu==%.*s); for a card of CUDA give --device=h200 or another",
 				python, torch, (int)strcspn(torch, "+"), torch);
@@ -244,10 +245,48 @@ static void find_python(const char *path, char *out, size_t bytes)
 		(void)snprintf(out, bytes, "%s", report.executed);
 }
 
+/* The option of a launcher that starts several ranks, as "--nproc-per-node=2"; NULL: none is given. */
+static const char *find_ranks(const struct options *options)
+{
+	static const char *const launchers[] = {"torchrun", "torch.distributed.run",
+						"torch.distributed.launch", "accelerate",
+						"deepspeed"};
+	static const char *const names[] = {"--nproc-per-node", "--nproc_per_node",
+					    "--num_processes",	"--num-processes",
+					    "--num_gpus",	"--nnodes"};
+	bool launched = false;
+	int at;
+	size_t i;
+
+	for (at = 1; at < options->argc; at++) {
+		const char *word = options->argv[at], *slash = strrchr(word, '/');
+
+		for (i = 0; i < sizeof(launchers) / sizeof(*launchers); i++)
+			launched |= strcmp(slash == NULL ? word : slash + 1, launchers[i]) == 0;
+		/* The program's own words follow its name. */
+		if (launched && strlen(word) > 3 && strcmp(word + strlen(word) - 3, ".py") == 0)
+			return NULL;
+		for (i = 0; launched && i < sizeof(names) / sizeof(*names); i++) {
+			size_t length = strlen(names[i]);
+			const char *count = word + length;
+
+			if (strncmp(word, names[i], length) != 0)
+				continue;
+			if (*count == '\0' && at + 1 < options->argc)
+				count = options->argv[at + 1];
+			else if (*count == '=')
+				count++;
+			if (isdigit((unsigned char)*count) && strtoul(count, NULL, 10) > 1)
+				return word;
+		}
+	}
+	return NULL;
+}
+
 static bool is_refused(const struct options *options, const struct dry_device *device,
 		       struct dry_torch *torch)
 {
-	const char *ranks = getenv("WORLD_SIZE");
+	const char *ranks = getenv("WORLD_SIZE"), *launcher = find_ranks(options);
 	char home[PATH_MAX], path[PATH_MAX], python[PATH_MAX];
 	struct mscope_error err = {0};
 	struct strbuf library = {0};
@@ -272,6 +311,9 @@ static bool is_refused(const struct options *options, const struct dry_device *d
 	else if (ranks != NULL && atoi(ranks) > 1)
 		cli_say("WORLD_SIZE=%s: a dry run has one rank, because the buffers of collectives are not known; run one rank",
 			ranks);
+	else if (launcher != NULL)
+		cli_say("%s: a dry run has one rank, because the buffers of collectives are not known; run one rank",
+			launcher);
 	else if (device->card != NULL && python[0] == '\0')
 		cli_say("%s is not Python: a dry run for CUDA looks at the PyTorch of the interpreter that it starts; give it as in: msmemscope dryrun --device=%s -- python train.py",
 			options->argv[1], device->name);
@@ -391,6 +433,8 @@ static int run_beside(const struct options *options, const struct dry_torch *tor
 		r = dry_run(options, &device, torch, false, run, err);
 		if (r == 0 && differs(figures, run))
 			answer->other = run;
+		else if (r == 0 && dry_is_whole(run) && run->needs < figures->needs)
+			figures->at_most = true;
 	}
 	return r;
 }

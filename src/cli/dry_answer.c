@@ -228,15 +228,29 @@ static bool same_place(const char *a, const char *b)
 	return length == place_length(b) && memcmp(a, b, length) == 0;
 }
 
-/* One line about a place: "train.py:52 if isnan(x) or isnan(y): read as False, True". */
-static void add_place(const struct dry_result *run, size_t first, struct strbuf *out)
+/* A line of the program and what is said of it, of which the first is cut. */
+static void add_place(const char *place, size_t length, const struct strbuf *said,
+		      struct strbuf *out)
+{
+	const size_t columns = SCREEN_COLUMNS - VALUE_COLUMNS,
+		     room = screen_columns(strbuf_str(said));
+	struct strbuf name = {0};
+
+	strbuf_add_shown(&name, place, length);
+	strbuf_add_str(out, "  ");
+	screen_cut(strbuf_str(&name), columns > room ? columns - room : 0, out);
+	strbuf_addf(out, "%s\n", strbuf_str(said));
+	strbuf_fini(&name);
+}
+
+/* "train.py:52 if isnan(x) or isnan(y): read as False, True". */
+static void add_value(const struct dry_result *run, size_t first, struct strbuf *out)
 {
 	static const char read_as[] = " read as";
 	const char *value = run->values[first], *words;
-	size_t length = place_length(value), columns, i;
-	struct strbuf place = {0}, said = {0};
+	size_t length = place_length(value), i;
+	struct strbuf said = {0};
 
-	strbuf_add_shown(&place, value, length);
 	strbuf_add_str(&said, value + length);
 	for (i = first + 1; i < run->value_count; i++) {
 		words = run->values[i] + length;
@@ -246,11 +260,7 @@ static void add_place(const struct dry_result *run, size_t first, struct strbuf 
 			words += strlen(read_as);
 		strbuf_addf(&said, ",%s", words);
 	}
-	columns = SCREEN_COLUMNS - VALUE_COLUMNS;
-	strbuf_add_str(out, "  ");
-	screen_cut(strbuf_str(&place), columns > said.length ? columns - said.length : 0, out);
-	strbuf_addf(out, "%s\n", strbuf_str(&said));
-	strbuf_fini(&place);
+	add_place(value, length, &said, out);
 	strbuf_fini(&said);
 }
 
@@ -268,7 +278,7 @@ static void add_values(const struct dry_answer *answer, struct strbuf *out)
 		for (j = 0; j < i && !same_place(run->values[i], run->values[j]); j++)
 			;
 		if (j == i && places++ < VALUES)
-			add_place(run, i, out);
+			add_value(run, i, out);
 	}
 	if (places > VALUES) {
 		strbuf_add_str(out, "  ... ");
@@ -297,13 +307,13 @@ static void add_missing(const struct dry_answer *answer, struct strbuf *out)
 			       ? "The program went on without these, so its figures may be wrong:\n"
 			       : "Not simulated:\n");
 	for (i = 0; i < run->missing_count && i < VALUES; i++) {
-		struct strbuf name = {0};
+		const char *what = strrchr(run->missing[i], ':');
+		size_t length = what == NULL ? 0 : (size_t)(what - run->missing[i]);
+		struct strbuf said = {0};
 
-		strbuf_add_shown(&name, run->missing[i], strlen(run->missing[i]));
-		strbuf_add_str(out, "  ");
-		screen_cut_middle(strbuf_str(&name), SCREEN_COLUMNS - VALUE_COLUMNS, out);
-		strbuf_add_char(out, '\n');
-		strbuf_fini(&name);
+		strbuf_add_shown(&said, run->missing[i] + length, strlen(run->missing[i] + length));
+		add_place(run->missing[i], length, &said, out);
+		strbuf_fini(&said);
 	}
 	if (run->missing_count > i)
 		strbuf_addf(out, "  ... %zu more in report.txt\n", run->missing_count - i);
@@ -318,25 +328,22 @@ static void add_failure(const struct dry_answer *answer, struct strbuf *out)
 		strbuf_add_str(out, "The dry run ended at ");
 		strbuf_add_shown(out, run->stuck, strlen(run->stuck));
 		strbuf_add_str(out, ".\n");
-	}
-	if (is_whole(answer) || run->stuck != NULL)
-		return;
-	if (dry_ran_out(run)) {
+	} else if (dry_ran_out(run)) {
 		strbuf_add_str(out, "Even ");
 		strbuf_add_size(out, run->device.bytes);
 		strbuf_add_str(out, " were not enough.\n");
-		return;
+	} else if (!is_whole(answer)) {
+		strbuf_add_str(out, "The program failed");
+		if (run->died_at != NULL) {
+			strbuf_add_str(out, " at ");
+			strbuf_add_shown(out, run->died_at, strlen(run->died_at));
+		}
+		if (run->because != NULL) {
+			strbuf_add_str(out, ": ");
+			strbuf_add_shown(out, run->because, strlen(run->because));
+		}
+		strbuf_add_str(out, "\nThe figures are those up to then.\n");
 	}
-	strbuf_add_str(out, "The program failed");
-	if (run->died_at != NULL) {
-		strbuf_add_str(out, " at ");
-		strbuf_add_shown(out, run->died_at, strlen(run->died_at));
-	}
-	if (run->because != NULL) {
-		strbuf_add_str(out, ": ");
-		strbuf_add_shown(out, run->because, strlen(run->because));
-	}
-	strbuf_add_str(out, "\nThe figures are those up to then.\n");
 }
 
 void dry_text(const struct dry_answer *answer, struct strbuf *out)

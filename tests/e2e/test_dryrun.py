@@ -153,6 +153,31 @@ def test_several_ranks_are_refused(dryrun, out):
     assert rows.projects(out) == []
 
 
+@pytest.mark.parametrize("words", [("torchrun", "--nproc-per-node=2"), ("-m", "torch.distributed.run", "--nproc_per_node", "8"),
+                                   ("/opt/bin/accelerate", "launch", "--num_processes=4"), ("torchrun", "--nnodes=2", "--nproc-per-node=1")])
+def test_launchers_of_several_ranks_are_refused(msmemscope, out, words):
+    run = msmemscope("dryrun", "--", "true", *words, "train.py")
+    option = [word for word in words if word.startswith("--n")][0]
+    assert run.returncode == 1 and run.stderr.startswith(f"msmemscope: {option}: a dry run has one rank") and rows.projects(out) == []
+
+
+@pytest.mark.parametrize("words", [("torchrun", "--nproc-per-node=1", "train.py"), ("train.py", "--num_processes=4"),
+                                   ("torchrun", "train.py", "--num_gpus=4"), ("torchrun", "--nproc-per-node=gpu", "train.py")])
+def test_one_rank_may_be_launched(msmemscope, words):
+    run = msmemscope("dryrun", "--", "true", *words)
+    assert run.returncode == 1 and "msmemscope: the program used no memory of an NPU" in run.stderr
+
+
+def test_mindspore_is_refused(msmemscope, out):
+    for path, text in (("mindspore/__init__.py", ""), ("mindspore-2.7.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mindspore\nVersion: 2.7.0\n")):
+        (out / "packages" / path).parent.mkdir(parents=True)
+        (out / "packages" / path).write_text(text)
+    run = msmemscope("dryrun", "--", "python3", "-c", "open('ran', 'w')", cwd=out, env={"PYTHONPATH": out / "packages"})
+    assert run.returncode == 1 and not (out / "ran").exists()
+    assert run.stderr == ("msmemscope: /usr/bin/python3 has MindSpore 2.7.0 and no torch; dryrun runs programs of PyTorch only: "
+                          "MindSpore cannot train on the simulated NPU\n")
+
+
 def test_two_processes_are_refused(msmemscope, program):
     client = " ".join(map(str, program(*CLIENT)))
     run = msmemscope("dryrun", "--", "sh", "-c", f"{client} & {client}; wait")

@@ -202,7 +202,9 @@ def test_two_makers_are_refused(dryrun):
 def test_a_torch_for_the_cpu_is_refused(dryrun, torch, out):
     (torch / "torch/version.py").write_text("cuda = None\n")
     run = dryrun("open('ran', 'w')", "--device=h200")
-    assert run.returncode == 1 and "has torch 2.99.0, which is not built for CUDA; a dry run for h200 needs a torch that is" in run.stderr
+    assert run.returncode == 1 and run.stderr == (
+        "msmemscope: /usr/bin/python3 has torch 2.99.0, which is not built for CUDA; a dry run for h200 needs one that is, which needs no card and no "
+        "CUDA: /usr/bin/python3 -m pip install --no-deps torch===2.99.0 (from PyPI, into this environment or a new one)\n")
     assert rows.projects(out) == []
 
 
