@@ -186,7 +186,7 @@ class Small:
             if self._more:
                 result.add_(self._more)
         elif NUMBER and self._times() != before and self.fits(result) and result.is_floating_point():
-            result.add_(NUMBER)
+            result.detach().add_(NUMBER)
         return result
 
     def changed(self, name, func, args, kwargs):
@@ -394,7 +394,9 @@ def install_reads(torch, told_times, counted, more):
             if told_times() == before:
                 return value
             if isinstance(value, torch.Tensor) and not integer:
-                return value.add_(NUMBER) if NUMBER and value.numel() <= ELEMENTS_MAX and value.is_floating_point() else value
+                if NUMBER and value.numel() <= ELEMENTS_MAX and value.is_floating_point():
+                    value.detach().add_(NUMBER)
+                return value
             counted(integer)
             if not more and not NUMBER:
                 return value
