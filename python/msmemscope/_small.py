@@ -228,7 +228,8 @@ class Small:
     def _masks(self, name, args, kwargs):
         """How many elements count of each tensor whose elements that are not zero this call looks for: known, or not."""
         if name in _INDEXES:
-            chosen = args[1] if isinstance(args[1], (list, tuple)) else (args[1],)
+            chosen = args[1] if len(args) > 1 else kwargs.get("indices", ())
+            chosen = chosen if isinstance(chosen, (list, tuple)) else (chosen,)
             chosen = [part for part in chosen if isinstance(part, self.torch.Tensor) and part.dtype is self.torch.bool]
         else:
             chosen = args[:1] if name != "where" or len(args) + len(kwargs) == 1 else ()
