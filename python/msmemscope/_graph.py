@@ -11,8 +11,8 @@ import sys
 
 import torch
 
-from ._api import GRAPH_ADDS, GRAPH_AGAIN, GRAPH_BACKWARD, GRAPH_ENTER, GRAPH_GIVES, GRAPH_LEAVE, GRAPH_OPERATOR, GRAPH_SAVED, \
-    GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_STATE, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE
+from ._api import GRAPH_ADDS, GRAPH_AGAIN, GRAPH_BACKWARD, GRAPH_DROPPED, GRAPH_ENTER, GRAPH_GIVES, GRAPH_LEAVE, GRAPH_OPERATOR, GRAPH_SAVED, \
+    GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_STATE, GRAPH_SUMS, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE
 from ._native import collector
 
 _next_node = getattr(torch.autograd, "_get_sequence_nr", None)
@@ -35,6 +35,11 @@ def saved(node, tensor, memory, result):
         _record(GRAPH_SAVED_RESULT if result else GRAPH_SAVED, memory[0], memory[1], node._sequence_nr())
         if tensor.untyped_storage().nbytes() != tensor.nbytes:
             _record(GRAPH_SAVED_BYTES, memory[0], memory[1], tensor.nbytes)
+
+
+def dropped(memory):
+    if _is_known:
+        _record(GRAPH_DROPPED, memory[0], memory[1], 0)
 
 
 def operator_begins():
@@ -64,6 +69,13 @@ def runs(before, memory_of):
         _record(GRAPH_BACKWARD, 0, 0, number + 1)
         return number
     return before
+
+
+def may_be_in_place(tensor, own, memory_of):
+    """In the backward pass a sum of gradients starts, perhaps; `own`: something into memory that the node itself has made."""
+    memory = memory_of(tensor) if _is_known else None
+    if memory is not None:
+        _record(GRAPH_SUMS, memory[0], memory[1], int(own))
 
 
 def backward_ended():

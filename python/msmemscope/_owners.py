@@ -20,7 +20,7 @@ The last one needs no label of a block: a thread enters and leaves the pass, and
 
 Nothing here keeps a tensor alive or hooks one. In particular no hooks on saved tensors: PyTorch does not check hooked tensors for
 changes in place, refuses them in torch.func, runs the innermost pair only, and keeps some alive. Weak references are to results
-of operators with a graph, until the next operator: PyTorch refuses to swap a tensor that has one.
+of operators with a graph, until the next operator, or in a forward pass until the next few: PyTorch refuses to swap a tensor that has one.
 """
 import collections.abc
 import functools
@@ -75,11 +75,12 @@ _pass = None  # the backward pass in progress
 class _State:
     """Of one thread."""
 
-    __slots__ = ("pending", "depth", "inputs", "outputs", "entered", "optimizer", "finding", "node")
+    __slots__ = ("pending", "depth", "inputs", "outputs", "entered", "optimizer", "finding", "node", "watched")
 
     def __init__(self):
         self.pending = ()  # weak references to results of the last operator with a graph
         self.depth = 0  # of forward passes
+        self.watched = {}  # address of a result of one of the last operators of a forward pass -> weak reference, memory
         self.inputs = ()  # weak references to inputs of the last outermost forward pass that get a gradient
         self.outputs = ()  # addresses of what it gave without a graph, and of what was made of that
         self.entered = False  # a thread of autograd has entered the backward pass; it does nothing else
@@ -195,6 +196,10 @@ def _leave(text):
 
 # ---- operators: all that is learned from them ----
 
+_ops = torch.ops.aten
+_sum = _ops.add.Tensor
+# Of backward passes; while there is a dispatch mode PyTorch takes these instead of the same in place.
+_in_place = {_sum, _ops.index_put.default, _ops.scatter.src, _ops.scatter.value, _ops.scatter_add.default}
 _detach = torch.ops.aten.detach.default
 
 
@@ -206,6 +211,8 @@ def operator_begins(operator, args):
     state, running, graph = _mine(), _pass, _grad_is_on()
     if state.pending:
         _read_results(state)
+    if state.watched:
+        _see_dropped(state.watched, operator, args)
     if state.optimizer is not None:
         if state.finding:
             _find_states(state.optimizer())
@@ -214,6 +221,8 @@ def operator_begins(operator, args):
     if running is not None and _graph_task() != -1:
         running.poll()
         state.node = _graph.runs(state.node, _memory)
+        if not graph and operator in _in_place:
+            _may_be_in_place(operator, args[0])
         if not state.entered and threading.get_ident() != running.thread:
             state.entered = True
             _enter(BACKWARD)
@@ -228,12 +237,72 @@ def operator_begins(operator, args):
     return None
 
 
+def _may_be_in_place(operator, tensor):
+    """A sum is not in place if something else has the memory, as the base of a view does."""
+    if tensor.__class__ is _Tensor and tensor._base is None:
+        _graph.may_be_in_place(tensor, operator is not _sum, _memory)
+
+
 def _remember(result):
     """PyTorch will put the result into its graph right after this."""
+    state = _mine()
     if isinstance(result, _Tensor):
-        _mine().pending = (weakref.ref(result),)
+        state.pending = (weakref.ref(result),)
+        if state.depth:
+            _watch(state.watched, result, state.pending[0])
     elif isinstance(result, (list, tuple)):
-        _mine().pending = tuple(weakref.ref(one) for one in result if isinstance(one, _Tensor))
+        state.pending = tuple(weakref.ref(one) for one in result if isinstance(one, _Tensor))
+
+
+# ---- when the program drops what the graph still has: a result inside an expression ----
+
+_WATCHED = 6  # results of the last operators
+_NEVER_TOLD = (-1, -1)
+_dropped_count = _NEVER_TOLD  # what _counts() says of a tensor that only the graph has, where it says that of no other
+_makes_views = {}  # operator -> whether its result is a view
+
+
+def _counts(known):
+    tensor = known()
+    return None if tensor is None else (sys.getrefcount(tensor), min(tensor._use_count(), 2))
+
+
+@_guarded
+def _learn_counts():
+    """How PyTorch and Python count references differs between versions."""
+    global _dropped_count
+    with torch._C._DisableTorchDispatch(), torch.enable_grad():
+        tensor = torch.empty(3, device="meta", requires_grad=True).exp()
+        known, _result = weakref.ref(tensor), tensor.sin()
+        held = _counts(known)
+        del tensor
+        dropped = _counts(known)
+    if dropped not in (held, None):
+        _dropped_count = dropped
+
+
+def _watch(watched, result, known):
+    memory = _memory(result) if result._base is None else None
+    if memory is None:
+        return
+    watched.pop(memory[1], None)
+    watched[memory[1]] = known, memory
+    if len(watched) > _WATCHED:
+        del watched[next(iter(watched))]
+
+
+def _see_dropped(watched, operator, args):
+    if operator not in _makes_views:
+        _makes_views[operator] = any(one.alias_info is not None and not one.alias_info.is_write for one in operator._schema.returns)
+    if _makes_views[operator]:  # the view has the memory, too
+        for value in args:
+            if value.__class__ is _Tensor:
+                watched.pop(_place(value), None)
+    for address, (known, memory) in list(watched.items()):
+        counts = _counts(known)
+        if counts is None or counts == _dropped_count:
+            del watched[address]
+            _graph.dropped(memory)
 
 
 def _follow(result):
@@ -870,6 +939,7 @@ def enable():
     if not _patched:
         _patched = True
         _patch()
+        _learn_counts()
     _on = True
     _handles.extend((modules.register_module_parameter_registration_hook(_registers_parameter),
                      modules.register_module_buffer_registration_hook(_registers_buffer),

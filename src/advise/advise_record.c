@@ -29,6 +29,7 @@ void advise_record_fini(struct advise_record *record)
 	free(record->open);
 	free(record->zeroed);
 	free(record->adds);
+	free(record->sums);
 	free(record->steps);
 	free(record->threads_open);
 	free(record->uses);
@@ -64,6 +65,31 @@ static uint32_t pool_of(struct advise_record *record, const struct context *cont
 	return (uint32_t)record->pool_count++;
 }
 
+/*
+ * A block comes while a sum is made: the result of it, if it is as large as what is summed up. What the node that runs made itself may be
+ * used by it again.
+ */
+static int take_result(struct advise_record *record, const struct block *block, uint32_t result)
+{
+	const struct advise_block *of;
+	size_t runs = record->running == 0 ? 0 : record->nodes[record->running - 1].runs;
+	int status;
+
+	if (!record->summing || block->tid != record->sum_tid)
+		return 0;
+	record->summing = false;
+	of = &record->blocks[record->sum_of];
+	if (of->pool != record->blocks[result].pool || of->bytes != record->blocks[result].bytes ||
+	    of->died != ADVISE_NEVER || (!record->sum_own && of->born >= runs))
+		return 0;
+	status = ROOM(record, sum);
+	if (status == 0) {
+		record->sums[record->sum_count].sum = result;
+		record->sums[record->sum_count++].of = record->sum_of;
+	}
+	return status;
+}
+
 static int block_comes(struct advise_record *record, const struct row *row)
 {
 	const struct block *block = row->block;
@@ -81,8 +107,10 @@ static int block_comes(struct advise_record *record, const struct row *row)
 	*one = (struct advise_block){.bytes = block->requested_bytes != 0 ? block->requested_bytes
 									  : block->size_bytes,
 				     .born = record->moment_count,
+				     .complete = record->moment_count,
 				     .died = ADVISE_NEVER,
 				     .used = ADVISE_NEVER,
+				     .dropped = ADVISE_NEVER,
 				     .pool = number,
 				     .call = record->open_count > 0 && record->tid == block->tid
 						     ? record->open[record->open_count - 1]
@@ -97,7 +125,8 @@ static int block_comes(struct advise_record *record, const struct row *row)
 		pool->peak = pool->live;
 		pool->peak_at = record->moment_count;
 	}
-	return add_moment(record, (uint32_t)record->block_count++, true);
+	status = take_result(record, block, (uint32_t)record->block_count);
+	return status != 0 ? status : add_moment(record, (uint32_t)record->block_count++, true);
 }
 
 static int block_goes(struct advise_record *record, struct replay *replay,
@@ -110,6 +139,7 @@ static int block_goes(struct advise_record *record, struct replay *replay,
 		return 0;
 	one = &record->blocks[number];
 	one->died = record->moment_count;
+	one->gone_in = record->running == 0 ? 0 : record->nodes[record->running - 1].number + 1;
 	one->kind = (uint8_t)replay_owner_class(replay, block->owner);
 	record->pools[one->pool].live -= one->bytes;
 	return add_moment(record, (uint32_t)number, false);
@@ -529,6 +559,16 @@ static int take_graph(struct advise_record *record, struct replay *replay,
 	case GRAPH_ZEROED:
 		status = take_zeroed(record);
 		break;
+	case GRAPH_DROPPED:
+		if (block != ADVISE_NONE && record->blocks[block].save != ADVISE_NONE)
+			record->blocks[block].dropped = record->moment_count;
+		break;
+	case GRAPH_SUMS:
+		record->summing = block != ADVISE_NONE;
+		record->sum_of = block;
+		record->sum_own = said.number != 0;
+		record->sum_tid = event->tid;
+		break;
 	default:
 		if (record->tid == event->tid)
 			status = take_of_module(record, &said, block);
@@ -567,6 +607,159 @@ static int by_number(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
+/* Whether a block went right after another one had come, before anything else of its pool did. */
+static bool goes_next(const struct advise_record *record, uint32_t block, uint32_t come)
+{
+	const struct advise_block *one = &record->blocks[block];
+
+	if (one->died == ADVISE_NEVER)
+		return false;
+	for (size_t i = record->blocks[come].born + 1; i < one->died; i++) {
+		uint32_t other = record->moments[i].block;
+
+		if (other != ADVISE_NONE && record->blocks[other].pool == one->pool)
+			return false;
+	}
+	return one->died > record->blocks[come].born;
+}
+
+/* The sum is done in place: what is summed up lives as long as the result, which is not there. */
+static void sum_in_place(struct advise_record *record, uint32_t of, uint32_t sum)
+{
+	struct advise_block *kept = &record->blocks[of], *result = &record->blocks[sum];
+	uint32_t *end;
+
+	record->moments[result->born].block = ADVISE_NONE;
+	record->moments[kept->died].block = ADVISE_NONE;
+	if (result->died != ADVISE_NEVER)
+		record->moments[result->died].block = of;
+	kept->died = result->died;
+	kept->used = result->used;
+	kept->complete = result->born;
+	kept->gone_in = result->gone_in;
+	kept->kind = result->kind;
+	for (end = &kept->save; *end != ADVISE_NONE; end = &record->saves[*end].next)
+		;
+	*end = result->save;
+	for (; *end != ADVISE_NONE; end = &record->saves[*end].next)
+		record->saves[*end].block = of;
+	for (end = &kept->touch; *end != ADVISE_NONE; end = &record->touches[*end].next)
+		;
+	*end = result->touch;
+	for (; *end != ADVISE_NONE; end = &record->touches[*end].next)
+		record->touches[*end].block = of;
+	for (size_t i = 0; i < record->adds_count; i++)
+		if (record->adds[i].block == sum)
+			record->adds[i].block = of;
+	result->pool = ADVISE_NONE;
+	result->save = result->touch = ADVISE_NONE;
+	result->died = result->born;
+}
+
+static void find_peaks(struct advise_record *record)
+{
+	for (size_t i = 0; i < record->pool_count; i++)
+		record->pools[i].live = record->pools[i].peak = 0;
+	for (size_t i = 0; i < record->moment_count; i++) {
+		const struct advise_moment *moment = &record->moments[i];
+		const struct advise_block *block;
+		struct advise_pool *pool;
+
+		if (moment->block == ADVISE_NONE)
+			continue;
+		block = &record->blocks[moment->block];
+		pool = &record->pools[block->pool];
+		pool->live += moment->comes ? block->bytes : 0 - block->bytes;
+		if (pool->live > pool->peak) {
+			pool->peak = pool->live;
+			pool->peak_at = i;
+		}
+	}
+}
+
+/* Sums that were not done in place because they were recorded. */
+static int take_sums(struct advise_record *record)
+{
+	uint32_t *is; /* by block: which one it is */
+
+	if (record->sum_count == 0)
+		return 0;
+	is = malloc(record->block_count * sizeof(*is));
+	if (is == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < record->block_count; i++)
+		is[i] = (uint32_t)i;
+	for (size_t i = 0; i < record->sum_count; i++) {
+		uint32_t of = is[record->sums[i].of], sum = record->sums[i].sum;
+
+		if (!goes_next(record, of, sum))
+			continue;
+		sum_in_place(record, of, sum);
+		is[sum] = of;
+	}
+	free(is);
+	find_peaks(record);
+	return 0;
+}
+
+/* ---- what nodes have saved unseen ---- */
+
+/* The node in which a block went, if nothing that is known kept it until then; NULL: there is none. */
+static struct advise_node *unseen(const struct advise_record *record,
+				  const struct advise_block *block)
+{
+	const struct advise_node *node;
+	uint32_t call = block->call;
+
+	if (call == ADVISE_NONE || block->gone_in == 0)
+		return NULL;
+	for (uint32_t i = block->save; i != ADVISE_NONE; i = record->saves[i].next) {
+		size_t released = advise_record_release(record, record->saves[i].node);
+
+		if (released == ADVISE_NEVER || released >= block->died)
+			return NULL;
+	}
+	while (record->calls[call].parent != ADVISE_NONE)
+		call = record->calls[call].parent;
+	node = advise_record_node(record, block->gone_in - 1);
+	if (node == NULL || node->number != block->gone_in - 1 || !record->calls[call].has_nodes ||
+	    node->number < record->calls[call].first_node ||
+	    node->number >= record->calls[call].end_node || block->died <= record->calls[call].end)
+		return NULL;
+	return &record->nodes[node - record->nodes];
+}
+
+/*
+ * What a module made and the graph held, though no node shows it: an operator that works in place on a view has its node inside another one.
+ * It goes when that one has run.
+ */
+static int take_unseen(struct advise_record *record)
+{
+	for (size_t i = 0; i < record->block_count; i++) {
+		struct advise_block *block = &record->blocks[i];
+		struct advise_node *node = unseen(record, block);
+
+		if (node == NULL)
+			continue;
+		if (ROOM(record, save) != 0)
+			return -ENOMEM;
+		if (node->saved == ADVISE_NEVER) {
+			node->saved = node->started != ADVISE_NEVER && node->started > block->born
+					      ? node->started
+					      : block->born + 1;
+			node->result = true;
+		}
+		record->saves[record->save_count] = (struct advise_save){.node = node->number,
+									 .bytes = block->bytes,
+									 .block = (uint32_t)i,
+									 .next = block->save,
+									 .result = true,
+									 .at = node->saved};
+		block->save = (uint32_t)record->save_count++;
+	}
+	return 0;
+}
+
 int advise_record_end(struct advise_record *record, struct replay *replay)
 {
 	size_t cursor = 0;
@@ -587,7 +780,11 @@ int advise_record_end(struct advise_record *record, struct replay *replay)
 	for (size_t i = 0; i < record->call_count; i++)
 		if (record->calls[i].end == ADVISE_NEVER)
 			record->calls[i].has_nodes = false;
-	return add_moment(record, ADVISE_NONE, false);
+	int status = take_sums(record);
+
+	if (status == 0)
+		status = take_unseen(record);
+	return status != 0 ? status : add_moment(record, ADVISE_NONE, false);
 }
 
 const struct advise_node *advise_record_node(const struct advise_record *record, uint64_t number)

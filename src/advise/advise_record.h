@@ -29,9 +29,12 @@ struct advise_block {
 	uint32_t call; /* innermost module that ran when it was made; ADVISE_NONE */
 	uint32_t tid;
 	uint32_t stack;
-	uint32_t save;	       /* the first of those that saved it, linked; ADVISE_NONE */
-	uint32_t touch;	       /* the latest of its touches, linked; ADVISE_NONE */
-	uint8_t kind;	       /* enum owner_class when it went */
+	size_t dropped;	  /* the program has no variable of it any more; ADVISE_NEVER: not known */
+	size_t complete;  /* of a gradient: when the last part of it had been added */
+	uint64_t gone_in; /* number of the node that ran when it went, and 1; 0: none */
+	uint32_t save;	  /* the first of those that saved it, linked; ADVISE_NONE */
+	uint32_t touch;	  /* the latest of its touches, linked; ADVISE_NONE */
+	uint8_t kind;	  /* enum owner_class when it went */
 	uint8_t element_bytes; /* of a state of an optimizer; 0: unknown */
 };
 
@@ -111,6 +114,13 @@ struct advise_record {
 		uint32_t block;
 	} * adds;
 	size_t adds_count, adds_room;
+	/* Sums of the backward pass that PyTorch does in place when it is not recorded: block `sum` is `of` then. */
+	struct {
+		uint32_t sum, of;
+	} * sums;
+	size_t sum_count, sum_room;
+	uint32_t sum_of, sum_tid; /* a sum of this block and another starts, on a thread */
+	bool summing, sum_own;
 	struct {
 		size_t at;
 		uint64_t ns;

@@ -123,7 +123,7 @@ void editor_span(struct editor *editor, uint32_t like, size_t from, size_t until
 	list(editor, edit);
 }
 
-static void pass(struct editor *editor, size_t at, int64_t bytes)
+void editor_passes(struct editor *editor, size_t at, int64_t bytes)
 {
 	editor->passing[at] += bytes;
 	if (editor->passing[at] > editor->surge[at])
@@ -134,7 +134,7 @@ void editor_comes_again(struct editor *editor, uint32_t block, uint64_t copy, si
 {
 	uint64_t bytes = editor->record->blocks[block].bytes;
 
-	pass(editor, at, (int64_t)bytes);
+	editor_passes(editor, at, (int64_t)bytes);
 	list(editor, (struct edit){.at = at,
 				   .bytes = bytes,
 				   .copy = copy,
@@ -145,7 +145,7 @@ void editor_comes_again(struct editor *editor, uint32_t block, uint64_t copy, si
 
 void editor_goes_again(struct editor *editor, uint32_t block, uint64_t copy, size_t at)
 {
-	pass(editor, at, -(int64_t)editor->record->blocks[block].bytes);
+	editor_passes(editor, at, -(int64_t)editor->record->blocks[block].bytes);
 	list(editor,
 	     (struct edit){
 		     .at = at, .copy = copy, .block = block, .kind = EDIT_GOES, .after = true});

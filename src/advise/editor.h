@@ -65,6 +65,8 @@ void editor_span(struct editor *editor, uint32_t like, size_t from, size_t until
  */
 void editor_comes_again(struct editor *editor, uint32_t block, uint64_t copy, size_t at);
 void editor_goes_again(struct editor *editor, uint32_t block, uint64_t copy, size_t at);
+/* Bytes that are no block of the record, among these. */
+void editor_passes(struct editor *editor, size_t at, int64_t bytes);
 /* The same at the moment itself. */
 void editor_ends_again(struct editor *editor, uint32_t block, uint64_t copy, size_t at);
 

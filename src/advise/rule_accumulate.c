@@ -192,7 +192,7 @@ static uint64_t edit(struct work *work, bool second)
 		} else if (pass != NULL && second && block->kind == CLASS_gradient &&
 			   block->born > pass->from) {
 			editor_span(editor, (uint32_t)i, pass->from, block->born, block->bytes);
-			editor_span(editor, (uint32_t)i, block->born, added(work, block->born),
+			editor_span(editor, (uint32_t)i, block->born, added(work, block->complete),
 				    block->bytes);
 		}
 	}
@@ -203,6 +203,9 @@ static const char *why_not(const struct work *work)
 {
 	if (work->pass_count == 0)
 		return "the backward pass of no model is in the record";
+	for (size_t i = 1; i < work->pass_count; i++)
+		if (work->passes[i].from < work->passes[i - 1].to)
+			return "several models, or forward passes of one, share a backward pass";
 	for (size_t i = 0; i < work->pass_count; i++)
 		if (work->passes[i].batch == 0)
 			return "what the model is given has no first dimension that is the same for all";

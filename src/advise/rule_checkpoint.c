@@ -5,7 +5,7 @@
  *  - what only its own nodes saved goes when the function that made it ends; what it was given stays until its backward pass is over
  *  - when the backward pass reaches the first node that saved something, the forward pass runs again up to the last thing that was saved;
  *    what was saved then goes as it went in the record, everything else at once
- *  - the state of the random number generator is kept, in host memory
+ *  - the state of the random number generator is kept, in host memory, and once more while the forward pass runs again
  *
  * Which node saved what, and which one runs, is in the record: nothing is guessed but the moment at which a variable of a function is
  * dropped, and then it is the end of the function.
@@ -129,7 +129,10 @@ static void run_again(struct sets *sets, const struct chosen *one)
 	const struct advise_call *call = &record->calls[one->call];
 	size_t at = one->runs_again;
 	uint64_t copy = (uint64_t)(one - sets->chosen) + 1;
+	bool host = record->pools[sets->editor->pool].device == DEVICE_HOST;
 
+	if (host)
+		editor_passes(sets->editor, at, RNG_BYTES);
 	for (size_t i = call->start; i < one->stops; i++) {
 		const struct advise_moment *moment = &record->moments[i];
 		const struct advise_block *block =
@@ -160,6 +163,8 @@ static void run_again(struct sets *sets, const struct chosen *one)
 		else
 			editor_ends_again(sets->editor, moment->block, copy, until);
 	}
+	if (host)
+		editor_passes(sets->editor, at, -RNG_BYTES);
 }
 
 static void edit_calls(struct sets *sets)
@@ -172,7 +177,11 @@ static void edit_calls(struct sets *sets)
 
 		if (pool->device == DEVICE_HOST) {
 			editor_add(sets->editor, record->calls[one->call].start, RNG_BYTES);
-			editor_add(sets->editor, one->released, -RNG_BYTES);
+			/* Where nothing is saved, it goes with the forward pass. */
+			editor_add(sets->editor,
+				   one->released != ADVISE_NEVER ? one->released
+								 : record->calls[one->call].end,
+				   -RNG_BYTES);
 		}
 		if (one->runs_again != ADVISE_NEVER)
 			run_again(sets, one);

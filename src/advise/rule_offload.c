@@ -77,6 +77,8 @@ static size_t let_go(const struct advise_record *record, uint32_t block)
 	uint32_t call = record->blocks[block].call, taker;
 	size_t born = record->blocks[block].born;
 
+	if (record->blocks[block].dropped != ADVISE_NEVER)
+		return record->blocks[block].dropped;
 	if (call == ADVISE_NONE || has_views(record, block))
 		return sets_dropped(record, block);
 	if (!sets_gives(record, call, block)) {

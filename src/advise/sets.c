@@ -126,6 +126,8 @@ size_t sets_dropped(const struct advise_record *record, uint32_t block)
 {
 	uint32_t call = record->blocks[block].call;
 
+	if (record->blocks[block].dropped != ADVISE_NEVER)
+		return record->blocks[block].dropped;
 	while (call != ADVISE_NONE) {
 		uint32_t parent = record->calls[call].parent, next;
 

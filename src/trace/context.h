@@ -115,6 +115,11 @@ enum graph_kind {
 	GRAPH_ZEROED = 12, /* the program has set gradients to zero, or has dropped them */
 	GRAPH_SAVED_BYTES =
 		13, /* what was saved last is a part of its memory, or more than it: `number` bytes */
+	/* The backward pass makes a sum of the tensor and another one, or, with `number` 1, puts something into it. PyTorch does that in place
+	   if nothing else has the tensor, but not while a dispatch mode is there, such as ours. */
+	GRAPH_SUMS = 14,
+	/* No function of the program has the result of an operator any more; the graph has it still. */
+	GRAPH_DROPPED = 15,
 };
 
 /* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */

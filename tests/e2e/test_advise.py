@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_advise.py"
+SHAPES = TARGET.with_name("torch_shapes.py")
 HELD = TARGET.with_name("torch_held.py")
 NAMED = ("transformer", "cnn", "unet", "rnn", "lstm", "room", "hooked", "nested", "keeps")
 RECORD = ("--device=cpu", "--call-stack=python", "--analysis=decompose", "--format=none")
@@ -68,6 +69,26 @@ def test_each_figure_is_what_the_changed_program_needs(msmemscope, python, seeds
             compared += 1
         assert {rule for rule, _, _ in said} <= {"optimizer_state"}, (name, said)
     assert compared >= 60 and halved >= 5
+
+
+def test_figures_of_other_shapes_are_those_of_the_changed_program(msmemscope, python, networks):
+    """In place on a view, results inside an expression, sums of gradients in place, rows that are picked, layers that are not trained, several models."""
+    seeds = [6, 8, 10, 13, 15, 28, *range(400, 400 + networks // 8)]
+    run = msmemscope(*RECORD, "--", *python, SHAPES, "plain", *map(str, seeds)).check()
+    projects = {project.pid: project for project in run.projects()}
+    truths, compared = {}, 0
+    for line in lines(msmemscope.bare(*python, SHAPES, "truth", *map(str, seeds)).check().stdout):
+        truths.setdefault(line["network"], {})[key(line)] = line["peak_bytes"]
+    for line in lines(run.stdout):
+        truth, pool = truths[line["network"]], advice(msmemscope, projects[line["pid"]])
+        assert pool["peak_bytes"] == truth[("plain", None, None)], line
+        for one in pool["advice"]:
+            if key(one) in truth:
+                assert abs(one["peak_bytes"] - truth[key(one)]) <= CLOSE * truth[key(one)], (line, one, truth)
+                compared += 1
+    assert compared >= 30
+    assert "Gradient accumulation: several models, or forward passes of one, share a backward pass." in advice(
+        msmemscope, projects[next(line["pid"] for line in lines(run.stdout) if line["network"] == 10)])["refused"]
 
 
 def test_results_that_are_held_through_the_backward_pass_can_be_freed(msmemscope, python, networks):
