@@ -12,7 +12,8 @@ import sys
 import torch
 
 from ._api import GRAPH_ADDS, GRAPH_AGAIN, GRAPH_BACKWARD, GRAPH_DROPPED, GRAPH_ENTER, GRAPH_GIVES, GRAPH_LEAVE, GRAPH_OPERATOR, GRAPH_SAVED, \
-    GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_STATE, GRAPH_SUMS, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE
+    GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_STATE, GRAPH_SUMS, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE, \
+    LABEL_ZEROED
 from ._native import collector
 
 _next_node = getattr(torch.autograd, "_get_sequence_nr", None)
@@ -83,13 +84,22 @@ def backward_ended():
         _record(GRAPH_BACKWARD, 0, 0, 0)
 
 
-def zeroed():
+def zeroed(label):
     if _is_known:
+        label(LABEL_ZEROED, 0, 0, 0, _line())
         _record(GRAPH_ZEROED, 0, 0, 0)
 
 
 def _is_torchs(frame):
     return frame.f_globals.get("__name__", "").startswith(("torch.", "msmemscope."))
+
+
+def _line():
+    """Of the program, that PyTorch was called from."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_torchs(frame):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.replace('@', '_')}:{frame.f_lineno}"[-_TEXT_MAX:].encode("utf-8", "replace")
 
 
 def _name(module, layer, label):
@@ -100,11 +110,8 @@ def _name(module, layer, label):
     kind = type(module)
     if not module._modules and kind.__module__.startswith("torch.nn.") and kind.__module__ != "torch.nn.modules.rnn":
         return
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_torchs(frame):
-        frame = frame.f_back
-    text = f"{kind.__name__.replace('@', '_')}@{frame.f_code.co_filename.replace('@', '_')}:{frame.f_lineno}"
-    label(LABEL_MODULE, 0, 0, 0, layer + b"@" + text[-_TEXT_MAX:].encode("utf-8", "replace"))
+    text = f"{kind.__name__.replace('@', '_')}@".encode("utf-8", "replace")
+    label(LABEL_MODULE, 0, 0, 0, layer + b"@" + text + _line())
 
 
 def _tensors(value, depth=0):

@@ -814,7 +814,7 @@ def _takes_parameters(optimizer, _group=None):
 
 @_guarded
 def _zeroed(_of):
-    _graph.zeroed()
+    _graph.zeroed(_label_of)
 
 
 def _forget_broken_step():

@@ -28,6 +28,7 @@ void advise_record_fini(struct advise_record *record)
 	free(record->moments);
 	free(record->open);
 	free(record->zeroed);
+	free(record->zeroed_line);
 	free(record->adds);
 	free(record->sums);
 	free(record->steps);
@@ -358,13 +359,18 @@ static int take_label(struct advise_record *record, struct replay *replay,
 
 	event_label_decode(event->words, &said);
 	if (said.kind != LABEL_LAYER_PUSH && said.kind != LABEL_LAYER_POP &&
-	    said.kind != LABEL_MODULE)
+	    said.kind != LABEL_MODULE && said.kind != LABEL_ZEROED)
 		return 0;
 	text = replay_event_text(replay, event, said.text);
 	if (text == NULL)
 		return 0;
 	if (said.kind == LABEL_MODULE)
 		return name_module(record, text);
+	if (said.kind == LABEL_ZEROED) {
+		if (record->zeroed_line == NULL)
+			record->zeroed_line = strdup(text);
+		return record->zeroed_line == NULL ? -ENOMEM : 0;
+	}
 	if (record->tid == 0)
 		record->tid = event->tid;
 	if (record->tid != event->tid) {

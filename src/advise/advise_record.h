@@ -109,6 +109,7 @@ struct advise_record {
 	size_t open_count, open_room;
 	size_t *zeroed; /* when gradients were set to zero */
 	size_t zeroed_count, zeroed_room;
+	char *zeroed_line; /* "file:line" of the first time; NULL: not known */
 	struct {
 		size_t at;
 		uint32_t block;

@@ -69,5 +69,7 @@ int rule_set_to_none(struct advising *advising)
 	if (edits == 0)
 		return 0;
 	snprintf(offer.what, sizeof(offer.what), "zero_grad(set_to_none=True)");
+	if (record->zeroed_line != NULL)
+		snprintf(offer.line, sizeof(offer.line), "%s", record->zeroed_line);
 	return advising_offer(advising, &offer);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analysis/forecast.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,10 @@
 #define MARGIN_PERCENT 6u
 /* Growth of the later half, by that of the first half, that is still called steady. */
 #define STEADY 0.75
+
+/* A rate rises with the steps if the later half grows by so much faster than the first one, and its own later half than its first. */
+#define GAINS	   1.5
+#define GAINS_LATE 1.25
 
 /* A rate is a mean of many numbers. */
 #define ROUNDING 0.01
@@ -240,6 +245,12 @@ static bool peak_rate(const struct device_level *level, uint32_t steps, struct d
 	out->rate = slope(half, &now);
 	out->rate_low = early < late ? early : late;
 	out->rate_high = early < late ? late : early;
+	if (early > GAINS * slope(level->points, half) && late > GAINS_LATE * early) {
+		/* Both are those of the middle of their steps. */
+		out->gain = 2 * (late - early) / (steps - half->step);
+		out->rate = late + out->gain * (steps - later->step) / 2;
+		out->rate_high = out->rate;
+	}
 	return out->rate_low > 0;
 }
 
@@ -270,9 +281,14 @@ bool device_level_rises(const struct device_level *level, uint32_t steps)
 	       is_steady(level, steps);
 }
 
-static uint64_t steps_until(double room, double rate)
+/* `gain`: of the rate, with each step. */
+static uint64_t steps_until(double room, double rate, double gain)
 {
-	return room <= 0 ? 0 : whole(room / rate + ROUNDING);
+	if (room <= 0)
+		return 0;
+	return whole(
+		(gain > 0 ? (sqrt(rate * rate + 2 * gain * room) - rate) / gain : room / rate) +
+		ROUNDING);
 }
 
 /* How many steps fit, by what may be in use at most: if the pools go on as they did, at worst, and at best. */
@@ -290,12 +306,15 @@ static void count_steps(const struct device_level *level, uint32_t steps,
 	double peak = at_least(now + (double)level->swing, old ? 0 : use);
 	uint64_t copied, margin;
 
-	out->steps = steps_until(most - peak, out->rate);
-	out->steps_low =
-		steps_until(use + left / needs.ratio - at_least(peak, use), out->rate_high);
-	out->steps_high = steps_until(given + left - (old ? now : peak), out->rate_low);
+	out->steps = steps_until(most - peak, out->rate, out->gain);
+	out->steps_low = steps_until(use + left / needs.ratio - at_least(peak, use), out->rate_high,
+				     out->gain);
+	/* Where the rate rises: it need not go on rising. */
+	out->steps_high = steps_until(given + left - (old ? now : peak),
+				      out->gain > 0 ? out->rate : out->rate_low, 0);
 	/* While a block is replaced by a larger one, both are there. */
-	copied = steps_until(most - now - growth->copied_bytes, level_rate + growth->copied);
+	copied = steps_until(most - now - growth->copied_bytes, level_rate + growth->copied,
+			     out->gain);
 	if (growth->copied > 0 && copied < out->steps)
 		out->steps = copied;
 	/* No growth is so even that the step could be known more exactly. */
@@ -325,6 +344,7 @@ bool device_level_forecast(const struct device_level *level, const struct replay
 		out->rate = out->rate_low = out->rate_high = growth->leaking;
 	} else if (!peak_rate(level, steps, out) || out->rate < judged.rate) {
 		/* The highest of many uneven peaks rises late: then the level itself says more. */
+		out->gain = 0;
 		out->rate = judged.rate;
 		out->rate_low = judged.rate_low;
 		out->rate_high = judged.rate_high;

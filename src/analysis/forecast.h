@@ -8,7 +8,7 @@
  * Whether the device fills is judged by the level of what is in use when steps end (growth.h): it must climb, and by more than it
  * swings. How fast is seen from the peaks, which may grow faster: a tensor that grows by torch.cat is there twice. A pool can use the room that
  * it has reserved before it needs more, but cannot always; and a pool may reserve more than is asked of it. So the answer is a
- * range of steps: the early end assumes that the room is of no use, the late end that all of it is.
+ * range of steps, wider where the rate itself rises: the early end assumes that the room is of no use, the late end that all of it is.
  *
  *     device_level_sample()     when the driver gave figures
  *     device_level_step()       when a step has ended
@@ -52,6 +52,7 @@ struct device_forecast {
 	uint64_t total_bytes; /* of the device */
 	uint64_t used_bytes;  /* at the peak, by everybody */
 	double rate, rate_low, rate_high; /* bytes per step */
+	double gain; /* of the rate, per step, where it rises with the steps; else 0 */
 	uint64_t steps, steps_low, steps_high;
 };
 

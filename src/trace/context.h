@@ -94,6 +94,8 @@ enum label_kind {
 	LABEL_LAYER_POP = 9,  /* until here; ends what was entered inside it as well */
 	/* Of the module whose forward pass this thread is in: "Model@path of the module@class@file:line of the call". */
 	LABEL_MODULE = 10,
+	/* "file:line" of the call that has set gradients to zero; the `graph` record of that follows. */
+	LABEL_ZEROED = 11,
 };
 
 /* What a `graph` record says. A node is numbered as the framework does it: those that are made later have higher numbers. */

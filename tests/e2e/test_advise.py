@@ -66,6 +66,8 @@ def test_each_figure_is_what_the_changed_program_needs(msmemscope, python, seeds
             halved += rule[0] == "accumulate"
             assert abs(one["peak_bytes"] - peak) <= CLOSE * peak, (name, rule, one["peak_bytes"], peak)
             assert one["saved_bytes"] == plain - one["peak_bytes"] > 0
+            if rule[0] == "set_to_none":
+                assert "zero_grad(" in TARGET.read_text().splitlines()[int(one["line"].rpartition(":")[2]) - 1], one
             compared += 1
         assert {rule for rule, _, _ in said} <= {"optimizer_state"}, (name, said)
     assert compared >= 60 and halved >= 5

@@ -84,6 +84,31 @@ for step in range(20):
     assert told["full_step_low"] <= 20 + 390 <= told["full_step_high"] and told["total_bytes"] == 512 << 20
 
 
+def test_a_rate_that_rises_with_the_steps(msmemscope, out):
+    """Step n keeps n times 64 KiB: 512 MiB, 100 of which are taken before, are full in step 114. Half of the way the rate is half of the later mean."""
+    script = out / "rises.py"
+    script.write_text("""
+import ctypes, time
+acl = ctypes.CDLL("libascendcl.so")
+mstx = ctypes.CDLL("libms_tools_ext.so")
+mstx.mstxRangeStartA.restype = ctypes.c_uint64
+mstx.mstxRangeEnd.argtypes = [ctypes.c_uint64]
+acl.aclInit(None), acl.aclrtSetDevice(0)
+def keep(size):
+    block = ctypes.c_void_p()
+    assert acl.aclrtMalloc(ctypes.byref(block), ctypes.c_size_t(size), 0) == 0
+keep(100 << 20)
+for step in range(1, 58):
+    mark = mstx.mstxRangeStartA(b"step start", None)
+    keep(step << 16)
+    time.sleep(0.01)
+    mstx.mstxRangeEnd(mark)
+""")
+    run = msmemscope("--", sys.executable, str(script), env={**surroundings(0, out), "SIMNPU_HBM": "512M"}, output=out / "o").check()
+    [told] = msmemscope.info(run.project())["forecasts"]
+    assert abs(told["full_step"] - 114) <= 11 and told["full_step_low"] <= 114 <= told["full_step_high"], told
+
+
 def told_by(msmemscope, dist, seed, out):
     """The step that memory ran out in, the one in progress when that was announced (0: never), and the forecast when half of the way was gone."""
     out.mkdir(parents=True)
