@@ -245,6 +245,8 @@ static bool peak_rate(const struct device_level *level, uint32_t steps, struct d
 	out->rate = slope(half, &now);
 	out->rate_low = early < late ? early : late;
 	out->rate_high = early < late ? late : early;
+	out->even = out->rate;
+	out->even_high = out->rate_high;
 	if (early > GAINS * slope(level->points, half) && late > GAINS_LATE * early) {
 		/* Both are those of the middle of their steps. */
 		out->gain = 2 * (late - early) / (steps - half->step);
@@ -304,7 +306,7 @@ static void count_steps(const struct device_level *level, uint32_t steps,
 	/* A peak of long ago need not come again. */
 	bool old = steps - level->peak_step > steps / 4;
 	double peak = at_least(now + (double)level->swing, old ? 0 : use);
-	uint64_t copied, margin;
+	uint64_t copied, margin, even;
 
 	out->steps = steps_until(most - peak, out->rate, out->gain);
 	out->steps_low = steps_until(use + left / needs.ratio - at_least(peak, use), out->rate_high,
@@ -317,6 +319,14 @@ static void count_steps(const struct device_level *level, uint32_t steps,
 			     out->gain);
 	if (growth->copied > 0 && copied < out->steps)
 		out->steps = copied;
+	even = steps_until(most - peak, out->even, 0);
+	out->steps_even =
+		steps_until(use + left / needs.ratio - at_least(peak, use), out->even_high, 0);
+	if (growth->copied > 0 && copied < even)
+		even = copied;
+	margin = 1 + (steps + even) * MARGIN_PERCENT / 100;
+	if (out->steps_even > less_u64(even, margin))
+		out->steps_even = less_u64(even, margin);
 	/* No growth is so even that the step could be known more exactly. */
 	margin = 1 + (steps + out->steps) * MARGIN_PERCENT / 100;
 	if (out->steps_low > less_u64(out->steps, margin))
@@ -348,6 +358,10 @@ bool device_level_forecast(const struct device_level *level, const struct replay
 		out->rate = judged.rate;
 		out->rate_low = judged.rate_low;
 		out->rate_high = judged.rate_high;
+	}
+	if (out->gain <= 0) {
+		out->even = out->rate;
+		out->even_high = out->rate_high;
 	}
 	if (out->rate <= 0)
 		return false;

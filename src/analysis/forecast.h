@@ -54,6 +54,9 @@ struct device_forecast {
 	double rate, rate_low, rate_high; /* bytes per step */
 	double gain; /* of the rate, per step, where it rises with the steps; else 0 */
 	uint64_t steps, steps_low, steps_high;
+	/* As steps_low, if the rate does not go on rising: who announces a device asks that. What has just grown much may be a cache. */
+	uint64_t steps_even;
+	double even, even_high; /* rates for it */
 };
 
 /* What is known of call sites that leak on the device: bytes per step. */

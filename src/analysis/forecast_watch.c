@@ -77,7 +77,7 @@ static bool judge(const struct analyses *analyses, struct replay *replay, uint32
 	for (i = 0; i < found->forecast_count && found->forecasts[i].device != device; i++)
 		;
 	if (i < found->forecast_count &&
-	    found->forecasts[i].steps_low <= horizon(found->last_step)) {
+	    found->forecasts[i].steps_even <= horizon(found->last_step)) {
 		*out = forecast_finding(&found->forecasts[i], replay, found->last_step,
 					found->step_seconds);
 		agrees = out->seconds <= AHEAD_SECONDS &&
@@ -129,7 +129,7 @@ static bool look(struct forecast_watch *watch, const struct analyses *analyses,
 		uint32_t device = climbing[i].device;
 
 		if (device >= FORECAST_DEVICES || watch->devices[device].said ||
-		    !climbing[i].steady || climbing[i].steps_low > horizon(ended) ||
+		    !climbing[i].steady || climbing[i].steps_even > horizon(ended) ||
 		    (!climbing[i].climbs && ended < RISES_STEPS))
 			continue;
 		if (watch->devices[device].since == 0)
