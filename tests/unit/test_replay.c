@@ -1025,6 +1025,38 @@ static void kernels_of_a_stream_number_that_is_used_again_are_told_apart(void **
 	assert_int_equal(p->replay->kernels.launches.count, 0);
 }
 
+/* Another task of the same stream, and the same task of another stream, wait for the log as well. */
+static void kernels_that_wait_are_found_by_stream_and_task(void **state)
+{
+	enum { FIRST = 1, ENDS = 2 };
+	static const struct {
+		const char *name;
+		uint32_t stream, task;
+	} launches[] = {{"a", 3, 7},	   {"a again", 3, 7}, {"b", 4, 8},
+			{"b again", 4, 8}, {"c", 3, 8},	      {"c again", 3, 8}};
+	static const size_t order[] = {4, 0, 2};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	size_t i, executed = 0;
+
+	for (i = 0; i < MSCOPE_COUNT(launches); i++) {
+		maker_text(w, p->now++, FIRST + (uint32_t)i, launches[i].name);
+		MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = FIRST + (uint32_t)i,
+			    .stream = launches[i].stream, .task = launches[i].task);
+	}
+	for (i = 0; i < MSCOPE_COUNT(order); i++)
+		MAKER_EVENT(w, p->now++, HAL, kernel_execute, .stream = launches[order[i]].stream,
+			    .task = launches[order[i]].task, .kind = ENDS);
+	play(p, NULL);
+	for (i = 0; i < p->row_count; i++) {
+		if (p->rows[i].row.kind == ROW_KERNEL_LAUNCH)
+			continue;
+		assert_string_equal(p->rows[i].name, launches[order[executed]].name);
+		executed++;
+	}
+	assert_int_equal(executed, MSCOPE_COUNT(order));
+}
+
 /* The device's clock runs 200 ppm faster than it says: after 10 s that would be 2 ms, which pairs each second take out. */
 static void execution_times_lie_between_the_pairs_of_a_clock(void **state)
 {
@@ -1994,6 +2026,7 @@ int main(void)
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
 		TEST(step_has_what_happens_in_it_and_what_it_launched),
 		TEST(kernels_of_a_stream_number_that_is_used_again_are_told_apart),
+		TEST(kernels_that_wait_are_found_by_stream_and_task),
 		TEST(execution_times_lie_between_the_pairs_of_a_clock),
 		TEST(each_call_of_step_ends_one_that_began_with_the_window),
 		TEST(steps_have_one_source_the_first),
