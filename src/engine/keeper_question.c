@@ -8,7 +8,8 @@
 /* Pools whose blocks are memory of tensors. */
 static bool has_tensors(uint8_t pool)
 {
-	return pool == POOL_pta || pool == POOL_host || pool == POOL_mindspore;
+	return pool == POOL_pta || pool == POOL_host || pool == POOL_mindspore ||
+	       pool == POOL_host_pinned;
 }
 
 /* Some of the blocks that live, evenly, and the newest of all. Returns how many. */

@@ -25,7 +25,7 @@ void keepers_fini(struct replay *replay)
 /* A block that lives at this address, of a pool that tensors lie in. */
 static const struct block *block_at(struct replay *replay, uint64_t address)
 {
-	static const uint8_t pools[] = {POOL_pta, POOL_host, POOL_mindspore};
+	static const uint8_t pools[] = {POOL_pta, POOL_host, POOL_mindspore, POOL_host_pinned};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(pools); i++) {
