@@ -31,7 +31,7 @@ FINE = ("warmup", "late_state", "gan", "replay", "lru", "lengths", "accumulated"
 TRIES = {"batch": r"batch|split|smaller|chunk|checkpoint|accumulat", "pieces": r"expandable_segments|max_split_size_mb|garbage_collection",
          "growth": r"detach|free|bound", "fraction": r"fraction|limit", "eval": r"detach|free|bound|host|cpu",
          "others": r"process|nvidia-smi"}
-CAUSES = {"batch": ("spike",), "pieces": ("fragmentation",), "growth": ("growth",), "fraction": ("full", "spike"), "eval": ("growth",),
+CAUSES = {"batch": ("spike",), "pieces": ("fragmentation",), "growth": ("growth",), "fraction": ("full", "spike"), "eval": ("growth", "spike"),
           "others": ("other processes",)}
 FIXES = {"pieces": {}, "others": {}}
 failed = []
