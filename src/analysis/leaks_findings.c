@@ -423,6 +423,24 @@ static bool is_held_by_maker(const struct judge *j, uint32_t stack)
 	       origin_is_holding(lines[i].file, lines[i].function);
 }
 
+/* Blocks of a call site by which a first one may be apart, and how many times as large it is then. */
+#define APART_BLOCKS 8u
+#define APART_TIMES  4u
+
+/*
+ * By time, no first step has what code makes once, when it runs first: a library's workspace, taken at the very call site that leaks. Such a
+ * block is the oldest, and far larger than all others.
+ */
+static bool first_is_apart(const struct survivor *all, size_t count)
+{
+	uint64_t most = survivor_bytes(&all[0]) / APART_TIMES;
+	size_t i;
+
+	for (i = 1; i < count && survivor_bytes(&all[i]) <= most; i++)
+		;
+	return count > APART_BLOCKS && i == count;
+}
+
 static int judge_growth(struct judge *j, const struct merged *merged, const struct growth *g,
 			const struct survivor *all, size_t count)
 {
@@ -445,6 +463,15 @@ static int judge_growth(struct judge *j, const struct merged *merged, const stru
 						     .bytes = survivor_judged(&all[i])};
 	growth_judge(g, &facts, &judgement);
 	leaks_take_judgement(j, &place, g, &judgement);
+	if (place.verdict == GROWTH_LEAK && j->found->told.by_time && first_is_apart(all, count)) {
+		if (place.overdue_blocks > 0 &&
+		    growth_is_overdue(all[0].step, j->leaks->ended, place.usual_age)) {
+			place.overdue_blocks--;
+			place.overdue_bytes -= survivor_bytes(&all[0]);
+		}
+		all++;
+		count--;
+	}
 	if ((leaks_describe(j, &place, all, count) || is_held_by_maker(j, stack)) &&
 	    judgement.rises <= 2 && place.verdict != GROWTH_KEPT) {
 		place.verdict = GROWTH_KEPT;

@@ -807,13 +807,13 @@ static void a_queue_that_falls_behind_is_not_kept(void **state)
 
 /* ---- by time ---- */
 
-static void run_without_steps(struct play *p, bool loop)
+static void run_without_steps(struct play *p, bool loop, uint32_t stack)
 {
 	uint64_t i;
 
 	for (i = 1; i <= 200; i++) {
 		p->now += 20000000;
-		take(p, PTA, 0x100000 * i, 1000, 0);
+		take(p, PTA, 0x100000 * i, 1000, stack);
 		if (loop) {
 			take(p, PTA, 0x1000, 5000, 0);
 			give(p, PTA, 0x1000);
@@ -827,7 +827,7 @@ static void without_steps_parts_of_time_are_judged(void **state)
 	const struct leaks_findings *f;
 
 	start(p, SESSION_LEAKS);
-	run_without_steps(p, true);
+	run_without_steps(p, true, 0);
 	f = found(p);
 	assert_true(f->judged && f->by_time);
 	assert_int_equal(f->leaks, 1);
@@ -835,6 +835,32 @@ static void without_steps_parts_of_time_are_judged(void **state)
 	assert_true(f->places[0].bytes_per_step / f->step_seconds < 51000);
 	assert_memory_equal(told(p), "No step was marked: growth is judged over ", 42);
 	assert_non_null(strstr(told(p), "48.8 KiB per second ("));
+}
+
+/* What a library makes when the call site runs first stays beside what leaks there, and is no part of it. */
+static void without_steps_a_workspace_is_no_part_of_a_leak(void **state)
+{
+	static const char code[] = "serve.pyloop";
+	const uint64_t frame = 1;
+	struct play *p = *state;
+	const struct leaks_findings *f;
+
+	start(p, SESSION_LEAKS);
+	FEED_WITH(p, 0, code, sizeof(code) - 1, code_def, .id = 1, .first_line = 5, .minor = 12,
+		  .file_bytes = 8, .name_bytes = 4);
+	FEED_WITH(p, 0, &frame, sizeof(frame), stack_def, .id = 1, .python_frames = 1);
+	take(p, PTA, 0x1000, 5000, 0);
+	give(p, PTA, 0x1000);
+	p->now += 200000000;
+	take(p, PTA, 0x900000000, 33554432, 1);
+	run_without_steps(p, true, 1);
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->places[0].bytes, 199 * 1000);
+	assert_int_equal(f->places[0].overdue_blocks, f->places[0].listed_blocks);
+	assert_int_equal(f->places[0].size_max, 1000);
+	assert_true(f->places[0].bytes_per_step / f->step_seconds > 45000);
+	assert_true(f->places[0].bytes_per_step / f->step_seconds < 55000);
 }
 
 /* The program looks for what keeps its memory, and makes nothing meanwhile; it ends soon after. */
@@ -845,7 +871,7 @@ static void a_pause_for_a_question_is_no_silence(void **state)
 	uint64_t steps;
 
 	start(p, SESSION_LEAKS);
-	run_without_steps(p, true);
+	run_without_steps(p, true, 0);
 	steps = found(p)->last_step;
 	p->now += 900000000;
 	FEED(p, 0, keeper, .address = 1);
@@ -866,7 +892,7 @@ static void a_program_that_only_starts_is_suspected_at_most(void **state)
 	struct play *p = *state;
 
 	start(p, SESSION_LEAKS);
-	run_without_steps(p, false);
+	run_without_steps(p, false, 0);
 	assert_int_equal(found(p)->leaks, 0);
 	assert_int_equal(found(p)->suspects, 1);
 	assert_non_null(strstr(told(p), "mark steps."));
@@ -878,7 +904,7 @@ static void the_first_step_ends_the_judgement_by_time(void **state)
 	uint64_t i;
 
 	start(p, SESSION_LEAKS);
-	run_without_steps(p, true);
+	run_without_steps(p, true, 0);
 	for (i = 1; i <= 12; i++) {
 		step_begin(p);
 		take(p, PTA, 0x1000, 5000, 0);
@@ -929,6 +955,8 @@ int main(void)
 						begin, end),
 		cmocka_unit_test_setup_teardown(a_queue_that_falls_behind_is_not_kept, begin, end),
 		cmocka_unit_test_setup_teardown(without_steps_parts_of_time_are_judged, begin, end),
+		cmocka_unit_test_setup_teardown(without_steps_a_workspace_is_no_part_of_a_leak,
+						begin, end),
 		cmocka_unit_test_setup_teardown(a_pause_for_a_question_is_no_silence, begin, end),
 		cmocka_unit_test_setup_teardown(a_program_that_only_starts_is_suspected_at_most,
 						begin, end),
