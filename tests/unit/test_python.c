@@ -198,6 +198,32 @@ static void a_function_may_have_nothing_but_a_line(void **state)
 	codes_fini(&codes);
 }
 
+/* As of two functions that one line makes: lambdas, or a file that was changed and loaded again. */
+static void functions_that_differ_in_one_thing_are_two(void **state)
+{
+	static const struct code one = {
+		11, 5, (const uint8_t *)"a", (const uint8_t *)"f", (const uint8_t *)"tt", 1, 1, 2};
+	struct code others[5] = {one, one, one, one, one};
+	struct codes codes = {0};
+	uint32_t first, index;
+	size_t i;
+
+	(void)state;
+	others[0].minor = 12;
+	others[1].first_line = 6;
+	others[2].file = (const uint8_t *)"b";
+	others[3].name = (const uint8_t *)"g";
+	others[4].table = (const uint8_t *)"tu";
+	assert_int_equal(codes_intern(&codes, &one, &first), 0);
+	for (i = 0; i < MSCOPE_COUNT(others); i++) {
+		assert_int_equal(codes_intern(&codes, &others[i], &index), 0);
+		assert_int_equal(index, i + 1);
+	}
+	assert_int_equal(codes_intern(&codes, &one, &index), 0);
+	assert_int_equal(index, first);
+	codes_fini(&codes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -206,6 +232,7 @@ int main(void)
 		cmocka_unit_test(lines_below_zero_become_the_first_line),
 		cmocka_unit_test(functions_are_kept_once_and_named_by_place),
 		cmocka_unit_test(a_function_may_have_nothing_but_a_line),
+		cmocka_unit_test(functions_that_differ_in_one_thing_are_two),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
