@@ -391,6 +391,9 @@ static void a_spike_is_compared_with_its_own_pool(void **state)
 	assert_int_equal(oom->cause, OOM_CAUSE_SPIKE);
 	assert_int_equal(oom->most_bytes, 40 * MIB);
 	assert_int_equal(oom->largest_bytes, 100 * MIB);
+	/* The pool has nothing now, and is not among those that have. */
+	assert_int_equal(oom->pools.count, 1);
+	assert_int_equal(FINDINGS(&p->found, oom_pool)[oom->pools.first].pool, POOL_hal);
 }
 
 /* ---- snapshots that the program asks for ---- */
