@@ -312,6 +312,50 @@ static void without_steps_rates_are_for_seconds(void **state)
 	}
 }
 
+#define HISTORY                                                                                    \
+	.kind = "global", .type = "list", .name = "history", .root = "global of a.py", .holds = ""
+
+static void keepers_are_told_by_their_items(void **state)
+{
+	static const struct {
+		struct finding_keeper keeper;
+		const char *says;
+	} all[] = {
+		{{HISTORY}, "list `history` (global of a.py)"},
+		{{HISTORY, .items = 1, .newest_step = 30},
+		 "list `history` (global of a.py), 1 item, newest from step 30"},
+		{{HISTORY, .items = 40, .newest_step = 29},
+		 "list `history` (global of a.py), 40 items"},
+		{{HISTORY, .step = 5}, "list `history` (global of a.py), seen in step 5"},
+		{{HISTORY, .step = 28, .items = 2},
+		 "list `history` (global of a.py), 2 items in step 28"},
+		{{HISTORY, .step = 29, .items = 2}, "list `history` (global of a.py), 2 items"},
+		{{.kind = "hook",
+		  .type = "dict",
+		  .name = "kept",
+		  .root = "closure of a.py",
+		  .holds = "a graph"},
+		 "dict `kept` of a hook (closure of a.py); it holds a graph"},
+		{{.kind = "graph", .name = "", .root = "`loss`", .items = 3, .holds = "a graph"},
+		 "autograd's graph of `loss`, 3 items; each holds a graph"},
+		{{.kind = "cycle", .type = "3"},
+		 "a reference cycle of 3 objects; gc.collect() would free it"},
+		{{.kind = "unnamed", .type = "a list"},
+		 "a list that no variable of Python leads to"},
+		{{.kind = "cpp"}, "C++ only: no Python object and no autograd graph holds it"},
+	};
+	struct findings found = run_of(30);
+	struct strbuf text = {0};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(all); i++) {
+		keeper_sentence(&found, &all[i].keeper, &text);
+		assert_string_equal(strbuf_str(&text), all[i].says);
+		strbuf_fini(&text);
+	}
+}
+
 /* ---- pools and forecasts ---- */
 
 static void pinned_memory_that_pytorch_reuses_is_told(void **state)
@@ -536,6 +580,7 @@ int main(void)
 		cmocka_unit_test(suspects_say_how_long_to_run),
 		cmocka_unit_test(what_is_kept_says_why),
 		cmocka_unit_test(without_steps_rates_are_for_seconds),
+		cmocka_unit_test(keepers_are_told_by_their_items),
 		cmocka_unit_test(pinned_memory_that_pytorch_reuses_is_told),
 		cmocka_unit_test(the_first_leak_of_a_device_says_when_it_is_full),
 		cmocka_unit_test(forecasts_name_the_call_site_that_grows_most),
