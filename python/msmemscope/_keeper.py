@@ -742,7 +742,7 @@ class Scanner:
         target = scan.nodes[path[-1]]
         is_tensor = _has_base(type(target), scan.base)
         node = scan.grad_fn(target) if is_tensor else None
-        kind, what, name = scan.special(path, pieces) or root.kind, answer.what, answer.name
+        kind, what, name = self._kind(root, path, pieces, shared), answer.what, answer.name
         hook = self._hook(path[0]) if root.kind in ("closure", "default") else ""
         if hook:
             kind = "hook"
@@ -763,6 +763,8 @@ class Scanner:
         scalar = is_tensor and type(target) is scan.torch.Tensor and scan.base.numel(target) == 1
         cure = _cure(kind, "queue" if items and holder is not inside and type(holder) is not _LRU and _is_queue(holder) else what,
                      node is not None, scalar, in_graph, value if inside is not target and not between else "")
+        if _has_base(type(inside), collections.deque) and collections.deque.maxlen.__get__(inside) == items:
+            cure, line = f"it is full (maxlen {items:,}) and drops its oldest items: only larger ones make it grow", ""
         if in_graph and what == "tensor":
             cure = self._carried_cure(name, scalar, self._where(root))
         words = self._root_words(root, name)
@@ -772,6 +774,13 @@ class Scanner:
             words += self._hook_words(path, pieces)
         return answer._replace(kind=kind, what=what, name=name, root=words, items=items, holds=holds,
                                cure=f"{cure}; filled at {line}" if line and cure else cure)
+
+    def _kind(self, root, path, pieces, shared):
+        """What the path passes, else where it starts. Of many optimizers it is not one of them that keeps too much, but what holds them all."""
+        kind = self.scan.special(path, pieces)
+        if kind == "optimizer":
+            kind = self.scan.special(path[:shared], pieces[:shared])
+        return kind or root.kind
 
     def _globals(self, several, group, addresses, looked):
         """Of tensors that a module has as globals, one by one."""

@@ -231,6 +231,9 @@ void what_if_lines(const struct findings *found, struct strbuf *out);
 /* For the screen, without "grows": "RSS of 2 DataLoader workers +1.5 MiB per step, ...", and where to look; no newline. */
 void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *out);
 
+/* Processes that this one started and that rose by much, where nothing says that they grow without end; else nothing. No newline. */
+void host_rise_brief(const struct findings *found, struct strbuf *out);
+
 void host_growth_sentence(const struct findings *found, const struct finding_host_growth *growth,
 			  struct strbuf *out);
 

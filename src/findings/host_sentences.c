@@ -72,6 +72,37 @@ void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *
 				    "memory of C libraries.");
 }
 
+/* A worker that rises by so much has more than its code. */
+#define RISE_LEAST (UINT64_C(512) << 20)
+
+void host_rise_brief(const struct findings *found, struct strbuf *out)
+{
+	const struct finding_host_process *most = NULL;
+	size_t rose = 0, i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, host_process); i++) {
+		const struct finding_host_process *p = &FINDINGS(found, host_process)[i];
+
+		if (p->own || p->peak_bytes < p->first_bytes + RISE_LEAST)
+			continue;
+		rose++;
+		if (most == NULL || p->peak_bytes > most->peak_bytes)
+			most = p;
+	}
+	if (most == NULL || FINDINGS_COUNT(found, host_growth) > 0)
+		return;
+	strbuf_add_str(out, "Host memory: RSS of ");
+	strbuf_add_shown(out, most->name, strlen(most->name));
+	strbuf_addf(out, " (pid %llu) rose from ", (unsigned long long)most->pid);
+	strbuf_add_size(out, most->first_bytes);
+	strbuf_add_str(out, " to ");
+	strbuf_add_size(out, most->peak_bytes);
+	if (rose > 1)
+		strbuf_addf(out, ", and %zu more process%s like it", rose - 1,
+			    rose == 2 ? "" : "es");
+	strbuf_add_str(out, ". Run longer to tell whether it grows without end.");
+}
+
 void host_growth_sentence(const struct findings *found, const struct finding_host_growth *growth,
 			  struct strbuf *out)
 {

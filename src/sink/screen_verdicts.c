@@ -712,6 +712,17 @@ static const char *steady_words(const struct findings *found)
 }
 
 /* The pool that grew most until shortly before the end. */
+/* Growth that stopped late is worth a word from here on, and from this part of the peak on. */
+#define STOPPED_LEAST	1048576u
+#define STOPPED_OF_PEAK 100u
+
+static bool stopped_late(const struct findings *found, const struct finding_trend *trend)
+{
+	return trend->last_rise != 0 && found->judgement.last_step > trend->last_rise &&
+	       trend->grown_bytes >= STOPPED_LEAST &&
+	       trend->grown_bytes >= trend->peak_bytes / STOPPED_OF_PEAK;
+}
+
 static const struct finding_trend *late_stop(const struct findings *found)
 {
 	const struct finding_trend *most = NULL;
@@ -720,7 +731,7 @@ static const struct finding_trend *late_stop(const struct findings *found)
 	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
 		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
 
-		if (trend->last_rise != 0 &&
+		if (stopped_late(found, trend) &&
 		    (most == NULL || trend->grown_bytes > most->grown_bytes))
 			most = trend;
 	}
@@ -825,6 +836,12 @@ static void page_host(struct page *page, const struct findings *found, bool grow
 			continue;
 		grows->severity = growth->severity;
 		page_host_growth(growth, &grows->text);
+	}
+	strbuf_reset(&line);
+	host_rise_brief(found, &line);
+	if (line.length > 0) {
+		strbuf_add_char(&line, '\n');
+		screen_wrap(strbuf_str(&line), 3, &page_add(page, WORTH_NOTES, NULL)->text);
 	}
 	strbuf_fini(&line);
 }

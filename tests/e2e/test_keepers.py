@@ -156,6 +156,19 @@ def main():
         grown.step()
 main()
 """,
+    "holders": MODEL + """
+import collections
+def main():
+    optimizers, window = [], collections.deque(maxlen=8)
+    for step in range(60):
+        if step % 4 == 0:
+            optimizers.append(torch.optim.Adam(model.parameters()))
+        window.append(torch.randn(3000 + 3000 * step))  # window
+        model(torch.randn(8, 16)).pow(2).mean().backward()
+        optimizers[-1].step()
+        optimizers[-1].zero_grad()
+main()
+""",
 }
 
 def planted(dist, python, msmemscope, *words):
@@ -265,6 +278,13 @@ def test_the_cure_of_an_optimizer_names_both_that_hold_its_parameters(more, msme
     assert {(keeper["name"], keeper["root"]) for keeper in keepers} == {("grown.state", "local `grown` of main() in script.py")}, keepers
     cures = {keeper["cure"] for keeper in keepers}
     assert cures == {"make a new optimizer for the new parameters, or remove the old ones from its param_groups and its state: both hold them"}
+
+
+def test_of_many_optimizers_what_holds_them_is_to_be_changed(more, msmemscope):
+    _document, found = places(msmemscope, more["holders"])
+    cures = {keeper["name"]: keeper["cure"] for place in found for keeper in place["keepers"]}
+    assert cures["optimizers"].startswith("remove items from the list when they are no longer needed"), cures
+    assert cures["window"] == "it is full (maxlen 8) and drops its oldest items: only larger ones make it grow", cures
 
 
 def test_what_no_python_object_holds_is_not_given_to_one(parts, msmemscope):

@@ -158,15 +158,15 @@ static void growth_of_the_host_is_told_by_step_or_by_second(void **state)
 		  .bytes_per_second = 2048,
 		  .seconds = 12,
 		  .explained = 0.01},
-		 "RSS of worker (pid 8) grows: +2.0 KiB per second, 9.0 MiB in 12.0 s; recorded blocks of the CPU account for 1 % of it."},
+		 "RSS of 1 worker process (pid 8) grows: +2.0 KiB per second, 9.0 MiB in 12.0 s; recorded blocks of the CPU account for 1 % of it."},
 		{{.name = "pt_data_worker",
 		  .processes = 2,
 		  .pids = "8, 9",
 		  .bytes = 9 * MIB,
 		  .bytes_per_step = MIB,
 		  .steps = 1},
-		 "RSS of 2 processes pt_data_worker (pids 8, 9) grows: +1.0 MiB per step together, 9.0 MiB in 1 step. These are workers of a DataLoader: look "
-		 "at the lists, dicts and caches that its Dataset fills."},
+		 "RSS of 2 DataLoader workers (pids 8, 9) grows: +1.0 MiB per step together, 9.0 MiB in 1 step. Look at the lists, dicts and caches that the "
+		 "Dataset fills."},
 	};
 	struct strbuf text = {0};
 	size_t i;
@@ -255,6 +255,38 @@ static void processes_of_the_host_are_listed_from_two_on(void **state)
 		"Host memory of 2 processes, resident, shared pages counted in each: together at most 4.0 MiB; the container may have 8.0 MiB\n"
 		"  this process (pid 1): at most 2.0 MiB, at the end 1.0 MiB\n"
 		"  and 4 more processes\n");
+	findings_fini(&found);
+}
+
+static void a_short_rise_of_workers_is_told(void **state)
+{
+	struct findings found = {0};
+	struct strbuf text = {0};
+	uint64_t i;
+
+	(void)state;
+	for (i = 1; i <= 4; i++) {
+		add_process(&found, i, UINT64_MAX, 0);
+		FINDINGS(&found, host_process)[i - 1].first_bytes = 100 * MIB;
+		FINDINGS(&found, host_process)[i - 1].peak_bytes = (i == 4 ? 611 : 612 + i) * MIB;
+	}
+	host_rise_brief(&found, &text);
+	assert_text(
+		&text,
+		"Host memory: RSS of worker (pid 3) rose from 100 MiB to 615 MiB, and 1 more process like it. Run longer to tell whether it grows "
+		"without end.");
+	FINDINGS(&found, host_process)[1].peak_bytes = 101 * MIB;
+	host_rise_brief(&found, &text);
+	assert_text(
+		&text,
+		"Host memory: RSS of worker (pid 3) rose from 100 MiB to 615 MiB. Run longer to tell whether it grows without end.");
+	FINDINGS(&found, host_process)[2].own = true;
+	host_rise_brief(&found, &text);
+	assert_text(&text, "");
+	FINDINGS(&found, host_process)[2].own = false;
+	(void)FINDINGS_ADD(&found, host_growth);
+	host_rise_brief(&found, &text);
+	assert_text(&text, "");
 	findings_fini(&found);
 }
 
@@ -360,6 +392,7 @@ int main(void)
 		cmocka_unit_test(growth_of_the_host_is_told_by_step_or_by_second),
 		cmocka_unit_test(kills_name_the_limit_and_who_ended),
 		cmocka_unit_test(processes_of_the_host_are_listed_from_two_on),
+		cmocka_unit_test(a_short_rise_of_workers_is_told),
 		cmocka_unit_test(calls_have_a_table_for_operators_and_one_for_kernels),
 		cmocka_unit_test(settings_that_help_come_with_the_line_that_sets_them),
 	};
