@@ -12,7 +12,7 @@ import sys
 import torch
 
 from ._api import GRAPH_ADDS, GRAPH_AGAIN, GRAPH_BACKWARD, GRAPH_DROPPED, GRAPH_ENTER, GRAPH_GIVES, GRAPH_LEAVE, GRAPH_OPERATOR, GRAPH_SAVED, \
-    GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_STATE, GRAPH_SUMS, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE, \
+    GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_SHRINKS, GRAPH_STATE, GRAPH_SUMS, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE, \
     LABEL_ZEROED
 from ._native import collector
 
@@ -20,6 +20,7 @@ _next_node = getattr(torch.autograd, "_get_sequence_nr", None)
 _running_node = getattr(torch._C, "_current_autograd_node", None)
 _is_known = collector is not None and _next_node is not None and _running_node is not None
 _record = None if collector is None else collector.mscope_graph
+_Function = torch._C._FunctionBase  # of Python: what it sums is its own
 _LAST = 1 << 55  # numbers above are not of nodes with an order: AccumulateGrad
 _TEXT_MAX = 1000
 
@@ -77,6 +78,19 @@ def may_be_in_place(tensor, own, memory_of):
     memory = memory_of(tensor) if _is_known else None
     if memory is not None:
         _record(GRAPH_SUMS, memory[0], memory[1], int(own))
+
+
+def shrinks(before, is_sum):
+    """The node has computed its gradients, and sums start that are not its own; or it computes on. `before`: what this returned for the last operator:
+    the number of the node for which that is recorded."""
+    node = _running_node() if _is_known else None
+    if node is None:
+        return before
+    number = node._sequence_nr()
+    if is_sum == (number == before) or number >= _LAST or isinstance(node, _Function):
+        return before
+    _record(GRAPH_SHRINKS, 0, 0, int(is_sum))
+    return number if is_sum else None
 
 
 def backward_ended():

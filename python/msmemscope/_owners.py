@@ -75,7 +75,7 @@ _pass = None  # the backward pass in progress
 class _State:
     """Of one thread."""
 
-    __slots__ = ("pending", "depth", "inputs", "outputs", "entered", "optimizer", "finding", "node", "watched")
+    __slots__ = ("pending", "depth", "inputs", "outputs", "entered", "optimizer", "finding", "node", "shrinks", "watched")
 
     def __init__(self):
         self.pending = ()  # weak references to results of the last operator with a graph
@@ -87,6 +87,7 @@ class _State:
         self.optimizer = None  # weak reference to the one that takes a step
         self.finding = False  # states of it are expected to appear
         self.node = -1  # number of the node that the backward pass was in at the last operator
+        self.shrinks = None  # the same, if it has computed its gradients
 
 
 _local = threading.local()
@@ -200,6 +201,9 @@ _ops = torch.ops.aten
 _sum = _ops.add.Tensor
 # Of backward passes; while there is a dispatch mode PyTorch takes these instead of the same in place.
 _in_place = {_sum, _ops.index_put.default, _ops.scatter.src, _ops.scatter.value, _ops.scatter_add.default}
+# What PyTorch does with gradients that a node has computed, where an argument was broadcast: it sums; then they get its shape and type.
+_shrinks = {_ops.sum.default, _ops.sum.dim_IntList}
+_fits = {_ops.view.default, _ops._unsafe_view.default, _ops._to_copy.default}
 _detach = torch.ops.aten.detach.default
 
 
@@ -223,6 +227,8 @@ def operator_begins(operator, args):
         state.node = _graph.runs(state.node, _memory)
         if not graph and operator in _in_place:
             _may_be_in_place(operator, args[0])
+        if not graph and (operator in _shrinks or state.shrinks is not None and operator not in _fits):
+            state.shrinks = _graph.shrinks(state.shrinks, operator in _shrinks and _is_for_broadcast(args))
         if not state.entered and threading.get_ident() != running.thread:
             state.entered = True
             _enter(BACKWARD)
@@ -241,6 +247,11 @@ def _may_be_in_place(operator, tensor):
     """A sum is not in place if something else has the memory, as the base of a view does."""
     if tensor.__class__ is _Tensor and tensor._base is None:
         _graph.may_be_in_place(tensor, operator is not _sum, _memory)
+
+
+def _is_for_broadcast(args):
+    """How PyTorch itself calls a sum for the gradient of what was broadcast: to one number, or with all dimensions kept."""
+    return len(args) == 1 or args[2:] == (True,)
 
 
 def _remember(result):

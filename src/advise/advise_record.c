@@ -397,6 +397,7 @@ static uint32_t node_of(struct advise_record *record, uint64_t number)
 								 .started = ADVISE_NEVER,
 								 .saved = ADVISE_NEVER,
 								 .runs = ADVISE_NEVER,
+								 .computed = ADVISE_NEVER,
 								 .released = ADVISE_NEVER};
 	return (uint32_t)record->node_count++;
 }
@@ -564,6 +565,11 @@ static int take_graph(struct advise_record *record, struct replay *replay,
 		break;
 	case GRAPH_ZEROED:
 		status = take_zeroed(record);
+		break;
+	case GRAPH_SHRINKS:
+		if (record->running != 0)
+			record->nodes[record->running - 1].computed =
+				said.number != 0 ? record->moment_count : ADVISE_NEVER;
 		break;
 	case GRAPH_DROPPED:
 		if (block != ADVISE_NONE && record->blocks[block].save != ADVISE_NONE)
@@ -821,6 +827,15 @@ size_t advise_record_release(const struct advise_record *record, uint64_t number
 		if (node->number < number && node->runs != ADVISE_NEVER)
 			return node->runs;
 	return ADVISE_NEVER;
+}
+
+size_t advise_record_unpacked(const struct advise_record *record, uint64_t number)
+{
+	const struct advise_node *node = advise_record_node(record, number);
+
+	return node != NULL && node->number == number && node->computed != ADVISE_NEVER
+		       ? node->computed
+		       : advise_record_release(record, number);
 }
 
 size_t advise_moment_after(const size_t *moments, size_t count, size_t after)

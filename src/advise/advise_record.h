@@ -78,6 +78,7 @@ struct advise_node {
 	size_t saved;	/* the last time that it saved something; ADVISE_NEVER: nothing */
 	bool result;	/* it saved what its own operator made */
 	size_t runs;	/* in the backward pass; ADVISE_NEVER: it did not */
+	size_t computed; /* before its gradients were summed up over what was broadcast; ADVISE_NEVER: they were not */
 	size_t released;
 };
 
@@ -161,6 +162,9 @@ const struct advise_node *advise_record_node(const struct advise_record *record,
 
 /* When the graph lets go of what a node has saved; ADVISE_NEVER: not in this record. */
 size_t advise_record_release(const struct advise_record *record, uint64_t number);
+
+/* The same of what a hook gives the node when it runs: the node has it no longer than it computes. */
+size_t advise_record_unpacked(const struct advise_record *record, uint64_t number);
 
 /* The first of these moments, which are in order, after another; ADVISE_NEVER: there is none. */
 size_t advise_moment_after(const size_t *moments, size_t count, size_t after);

@@ -4,7 +4,7 @@
  *
  *  - what only its own nodes saved goes when the function that made it ends; what it was given stays until its backward pass is over
  *  - when the backward pass reaches the first node that saved something, the forward pass runs again up to the last thing that was saved;
- *    what was saved then goes as it went in the record, everything else at once
+ *    what was saved then goes when the node that saved it has computed its gradients, everything else at once
  *  - the state of the random number generator is kept, in host memory, and once more while the forward pass runs again
  *
  * Which node saved what, and which one runs, is in the record: nothing is guessed but the moment at which a variable of a function is
@@ -108,7 +108,7 @@ static size_t second_end(const struct sets *sets, uint32_t block, const struct c
 	for (uint32_t i = record->blocks[block].save; i != ADVISE_NONE; i = record->saves[i].next)
 		if (record->saves[i].node >= one->first_node &&
 		    record->saves[i].node < one->end_node)
-			until = later(until, advise_record_release(record, record->saves[i].node));
+			until = later(until, advise_record_unpacked(record, record->saves[i].node));
 	return until < record->blocks[block].died ? until : record->blocks[block].died;
 }
 

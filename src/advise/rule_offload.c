@@ -4,7 +4,7 @@
  * too, when the backward pass reaches the node. Of each forward pass that is chosen:
  *
  *  - what only its own nodes saved goes when no function has it any more
- *  - each node gets a copy of its own of all that it saved, for as long as it runs
+ *  - each node gets a copy of its own of all that it saved, for as long as it computes
  */
 #include "advise/sets.h"
 
@@ -152,7 +152,8 @@ static void edit(struct sets *sets)
 		    sets_chosen_of(sets, save->node) == NULL || node == NULL ||
 		    node->number != save->node || node->runs == ADVISE_NEVER)
 			continue;
-		editor_span(sets->editor, save->block, node->runs, node->released, save->bytes);
+		editor_span(sets->editor, save->block, node->runs,
+			    advise_record_unpacked(record, save->node), save->bytes);
 	}
 }
 

@@ -122,6 +122,8 @@ enum graph_kind {
 	GRAPH_SUMS = 14,
 	/* No function of the program has the result of an operator any more; the graph has it still. */
 	GRAPH_DROPPED = 15,
+	/* The node that runs has computed its gradients, and PyTorch sums them up over what was broadcast; 0: it has not, it goes on. */
+	GRAPH_SHRINKS = 16,
 };
 
 /* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */

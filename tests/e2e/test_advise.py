@@ -10,7 +10,7 @@ import pytest
 TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_advise.py"
 SHAPES = TARGET.with_name("torch_shapes.py")
 HELD = TARGET.with_name("torch_held.py")
-NAMED = ("transformer", "cnn", "unet", "rnn", "lstm", "room", "hooked", "nested", "keeps")
+NAMED = ("transformer", "cnn", "unet", "rnn", "lstm", "room", "scaled", "hooked", "nested", "keeps")
 RECORD = ("--device=cpu", "--call-stack=python", "--analysis=decompose", "--format=none")
 CLOSE = 0.01
 WORTH = 0.02  # what lowers the peak by more must be named

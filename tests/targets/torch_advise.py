@@ -205,6 +205,17 @@ class Working(nn.Module):
         return x + self.down(F.gelu(self.up(x)))
 
 
+class Scaled(nn.Module):
+    """A weight that is broadcast: its gradient is summed up when the node has computed it, which has then dropped what a hook gave it."""
+
+    def __init__(self, width, length):
+        super().__init__()
+        self.up, self.down, self.scale = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Parameter(torch.ones(1, length, 4 * width))
+
+    def forward(self, x):
+        return x + self.down(torch.sin(self.up(x)) * self.scale)
+
+
 class Outer(nn.Module):
     """Parts in one another, a residual, two results, and perhaps a part that is used twice."""
 
@@ -281,6 +292,8 @@ def make(name):
         return Lstm(), lambda: torch.randint(40, (16, 20)), sgd, True
     if name == "room":
         return nn.Sequential(*(Working(32) for _ in range(4))), lambda: torch.randn(64, 32), sgd, True
+    if name == "scaled":
+        return nn.Sequential(*(Scaled(16, 500) for _ in range(3))), lambda: torch.randn(4, 500, 16), sgd, True
     if name == "hooked":
         return Hooked(), lambda: torch.randint(32, (16, 32)), sgd, True
     if name == "nested":
