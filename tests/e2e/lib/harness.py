@@ -20,7 +20,7 @@ import rows
 TIMEOUT_S = 120
 
 # The first line of a screen.
-HEADLINE = re.compile(r"^\S.*\(pid \d+(?:, rank \d+)?\): [\d,]+ (?:event|step)s? in ", re.M)
+HEADLINE = re.compile(r"^(?!msmemscope: )\S.*\(pid \d+(?:, rank \d+)?\): (?:[\d,]+ steps? in )?[\d.]+ (?:ms|s|min|h|days)\b", re.M)
 # What a screen says to type next: at the end of the line of files, or on one of its own.
 MORE = re.compile(r"(?:; more: |^More:  )msmemscope info ", re.M)
 # The files of a launch, its page, and the command for more, wherever that stands.
