@@ -71,6 +71,7 @@ class Answer(NamedTuple):
     holds: str  # what each item is: "grad_fn -> AddmmBackward0"
     path: str  # from the root to one block
     cure: str
+    full: bool = False  # the container has as many items as it may, and drops an old one for each new one
 
 
 class _Root(NamedTuple):
@@ -763,7 +764,8 @@ class Scanner:
         scalar = is_tensor and type(target) is scan.torch.Tensor and scan.base.numel(target) == 1
         cure = _cure(kind, "queue" if items and holder is not inside and type(holder) is not _LRU and _is_queue(holder) else what,
                      node is not None, scalar, in_graph, value if inside is not target and not between else "")
-        if _has_base(type(inside), collections.deque) and collections.deque.maxlen.__get__(inside) == items:
+        full = _has_base(type(inside), collections.deque) and collections.deque.maxlen.__get__(inside) == items > 0
+        if full:
             cure, line = f"it is full (maxlen {items:,}) and drops its oldest items: only larger ones make it grow", ""
         if in_graph and what == "tensor":
             cure = self._carried_cure(name, scalar, self._where(root))
@@ -772,7 +774,7 @@ class Scanner:
             words = words.replace(" of ", f" of {hook} ", 1)
         elif kind == "hook":
             words += self._hook_words(path, pieces)
-        return answer._replace(kind=kind, what=what, name=name, root=words, items=items, holds=holds,
+        return answer._replace(kind=kind, what=what, name=name, root=words, items=items, holds=holds, full=full,
                                cure=f"{cure}; filled at {line}" if line and cure else cure)
 
     def _kind(self, root, path, pieces, shared):

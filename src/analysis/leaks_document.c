@@ -2,6 +2,7 @@
 /* What the analysis of leaks found: findings of each call site and pool, and JSON of every block. */
 #include <errno.h>
 
+#include "analysis/leaks_judge.h"
 #include "analysis/analyses.h"
 #include "analysis/leaks_state.h"
 #include "findings/say.h"
@@ -57,8 +58,7 @@ static bool is_better(const struct keeper *k, const struct keeper *than)
 	return k->tenths != than->tenths ? k->tenths > than->tenths : k->held > than->held;
 }
 
-/* The latest answer of the process about a call site. */
-static const struct keeper *keeper_of(struct replay *replay, const struct leaks_place *place)
+const struct keeper *leaks_keeper(struct replay *replay, const struct leaks_place *place)
 {
 	size_t count, i;
 	const struct keeper *all = replay_keepers(replay, &count), *best = NULL;
@@ -81,7 +81,7 @@ static const struct keeper *keeper_of(struct replay *replay, const struct leaks_
 static void add_keeper(struct findings *out, struct finding_place *to, struct replay *replay,
 		       const struct leaks_place *from)
 {
-	const struct keeper *k = from->verdict == GROWTH_KEPT ? NULL : keeper_of(replay, from);
+	const struct keeper *k = from->verdict == GROWTH_KEPT ? NULL : leaks_keeper(replay, from);
 	size_t first = FINDINGS_COUNT(out, keeper);
 	struct finding_keeper *added = k == NULL ? NULL : FINDINGS_ADD(out, keeper);
 	double seconds = (double)(replay_end_ns(replay) - replay_totals(replay)->first_ns) / 1e9;

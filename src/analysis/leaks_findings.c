@@ -423,6 +423,14 @@ static bool is_held_by_maker(const struct judge *j, uint32_t stack)
 	       origin_is_holding(lines[i].file, lines[i].function);
 }
 
+/* What the program itself has found: a container of limited length that has reached it, as of a replay buffer. */
+static bool is_bounded(const struct judge *j, const struct leaks_place *place)
+{
+	const struct keeper *keeper = leaks_keeper(j->replay, place);
+
+	return keeper != NULL && keeper->full && keeper->held == keeper->looked;
+}
+
 /* Blocks of a call site by which a first one may be apart, and how many times as large it is then. */
 #define APART_BLOCKS 8u
 #define APART_TIMES  4u
@@ -476,6 +484,10 @@ static int judge_growth(struct judge *j, const struct merged *merged, const stru
 	    judgement.rises <= 2 && place.verdict != GROWTH_KEPT) {
 		place.verdict = GROWTH_KEPT;
 		place.reason = GROWTH_OWNED;
+	}
+	if (place.verdict == GROWTH_SUSPECT && is_bounded(j, &place)) {
+		place.verdict = GROWTH_KEPT;
+		place.reason = GROWTH_BOUNDED;
 	}
 	if (place.verdict == GROWTH_LEAK && j->found->told.by_time &&
 	    !has_loop(j, in, place.overdue_blocks)) {

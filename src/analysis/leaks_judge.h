@@ -62,6 +62,9 @@ struct loose {
 	uint32_t merged;
 };
 
+/* The latest answer of the process about a call site, NULL: none. */
+const struct keeper *leaks_keeper(struct replay *replay, const struct leaks_place *place);
+
 struct judge {
 	const struct leaks *leaks;
 	struct replay *replay;

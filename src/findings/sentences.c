@@ -296,6 +296,9 @@ static void kept_sentence(const struct findings *f, const struct finding_place *
 		strbuf_add_str(out,
 			       ", held for the whole run, as weights and optimizer state are.");
 		break;
+	case GROWTH_BOUNDED:
+		strbuf_add_str(out, ", in a container that is full and drops its oldest items.");
+		break;
 	case GROWTH_IN_USE:
 		strbuf_add_str(out, ", in use: it frees its blocks within ");
 		say_count(out, (uint64_t)p->usual_age, step_word(f));

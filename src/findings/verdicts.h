@@ -38,6 +38,7 @@ enum growth_reason {
 	GROWTH_STOPPED, /* kept: it rose, and was quiet for much longer than ever between rises */
 	GROWTH_IN_USE,	/* kept: all blocks are within the age at which this place frees */
 	GROWTH_OWNED,	/* kept: weights and optimizer state are held for the whole run */
+	GROWTH_BOUNDED, /* kept: in a container that is full and drops its oldest items */
 	GROWTH_STAYS,	/* leak: blocks stay, step after step */
 	GROWTH_CLIMBS, /* leak: the level climbs although blocks are freed, as when each replaces a smaller one */
 	GROWTH_FORGETS, /* leak: the place frees within its step, but for some */

@@ -143,6 +143,7 @@ int keepers_take_keeper(struct replay *replay, const struct trace_event *event)
 	keeper.step = replay_steps(replay);
 	keeper.tenths = tenths_into(replay, event->time_ns);
 	keeper.items = record.items;
+	keeper.full = record.full != 0;
 	keeper.held = (uint32_t)record.held;
 	keeper.looked = (uint32_t)record.looked;
 	return put(replay, &keeper);
@@ -166,6 +167,7 @@ int keepers_load_keeper(struct replay *replay, const struct trace_event *event)
 	keeper.step = (uint32_t)record.step;
 	keeper.tenths = (uint32_t)record.tenths;
 	keeper.items = record.items;
+	keeper.full = record.full != 0;
 	keeper.held = (uint32_t)record.held;
 	keeper.looked = (uint32_t)record.looked;
 	return put(replay, &keeper);
@@ -181,10 +183,10 @@ void keepers_save(const struct replay *replay, struct checkpoint *cp)
 		size_t bytes = (size_t)(last - k->texts[0]) + strlen(last) + 1;
 
 		BUILDER_BEGIN(&cp->builder, keeper, 0, .text_bytes = bytes, .address = k->address,
-			      .items = k->items, .held = k->held, .looked = k->looked,
-			      .step = k->step, .stack = k->stack, .device = k->device,
-			      .size_bytes = k->size_bytes, .newest_step = k->newest_step,
-			      .pool = k->pool, .tenths = k->tenths);
+			      .items = k->items, .full = k->full, .held = k->held,
+			      .looked = k->looked, .step = k->step, .stack = k->stack,
+			      .device = k->device, .size_bytes = k->size_bytes,
+			      .newest_step = k->newest_step, .pool = k->pool, .tenths = k->tenths);
 		builder_payload(&cp->builder, k->texts[0], bytes);
 		builder_end(&cp->builder);
 	}

@@ -863,6 +863,33 @@ static void without_steps_a_workspace_is_no_part_of_a_leak(void **state)
 	assert_true(f->places[0].bytes_per_step / f->step_seconds < 55000);
 }
 
+/* A suspect whose blocks the program itself has found in a deque that is full. */
+static void what_a_full_container_has_is_kept(void **state)
+{
+	static const char texts[] = "local\0deque\0replay\0local of main()\0\0replay[3]\0\0";
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 5; i++) {
+		step_begin(p);
+		take(p, PTA, 0x1000 * i, 512, 0);
+		step_end(p);
+	}
+	assert_int_equal(found(p)->suspects, 1);
+	FEED_WITH(p, 0, texts, sizeof(texts) - 1, keeper, .text_bytes = sizeof(texts) - 1,
+		  .address = 0x5000, .items = 5, .full = 1, .held = 4, .looked = 5);
+	assert_int_equal(found(p)->suspects, 1);
+	FEED_WITH(p, 0, texts, sizeof(texts) - 1, keeper, .text_bytes = sizeof(texts) - 1,
+		  .address = 0x5000, .items = 5, .full = 1, .held = 5, .looked = 5);
+	f = found(p);
+	assert_int_equal(f->suspects, 0);
+	assert_int_equal(f->places[0].verdict, GROWTH_KEPT);
+	assert_int_equal(f->places[0].reason, GROWTH_BOUNDED);
+	assert_non_null(strstr(told(p), "in a container that is full and drops its oldest items"));
+}
+
 /* The program looks for what keeps its memory, and makes nothing meanwhile; it ends soon after. */
 static void a_pause_for_a_question_is_no_silence(void **state)
 {
@@ -957,6 +984,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_steps_parts_of_time_are_judged, begin, end),
 		cmocka_unit_test_setup_teardown(without_steps_a_workspace_is_no_part_of_a_leak,
 						begin, end),
+		cmocka_unit_test_setup_teardown(what_a_full_container_has_is_kept, begin, end),
 		cmocka_unit_test_setup_teardown(a_pause_for_a_question_is_no_silence, begin, end),
 		cmocka_unit_test_setup_teardown(a_program_that_only_starts_is_suspected_at_most,
 						begin, end),

@@ -187,12 +187,13 @@ MSCOPE_EXPORT int32_t mscope_question(char *out, uint32_t bytes)
 	return (int32_t)words;
 }
 
-MSCOPE_EXPORT int32_t mscope_keeper(uint64_t address, uint64_t items, uint32_t held,
+MSCOPE_EXPORT int32_t mscope_keeper(uint64_t address, uint64_t items, uint32_t full, uint32_t held,
 				    uint32_t looked, const char *texts, uint32_t bytes)
 {
 	struct event_keeper event = {.text_bytes = bytes,
 				     .address = address,
 				     .items = items,
+				     .full = full,
 				     .held = held,
 				     .looked = looked};
 	uint64_t words[EVENT_BYTES_keeper / 8];
