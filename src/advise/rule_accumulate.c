@@ -4,6 +4,9 @@
  * pass, its loss and its backward pass make and give back, if its bytes are a multiple of the first dimension of what the model was
  * given, and if the graph or a module has it, or something of its size. Where the rest decides the peak nothing is offered. The second
  * of the two passes has all gradients already, and what is added to each is memory of its own until that is done.
+ *
+ * What is no multiple, and is not in each pass with the same size, has a size that follows from values, such as the rows that an expert gets:
+ * nobody knows how many come from each half.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +35,10 @@ struct work {
 	size_t *runs; /* of all nodes, in order */
 	size_t run_count;
 	struct map results; /* sizes of what the graph has of it */
-	bool scales;	    /* what libraries need scales with the batch, too */
+	struct map
+		sizes; /* bytes of a block -> passes that have one of them: the latest, and how many */
+	bool scales; /* what libraries need scales with the batch, too */
+	bool routed; /* and what has a size that follows from values */
 };
 
 /* The pass of a forward pass; NULL: it is none. They are in the order of calls. */
@@ -143,6 +149,29 @@ static const struct pass *pass_given(const struct work *work, const struct advis
 	return NULL;
 }
 
+/* Whether all passes have a block of this size. */
+static bool is_in_all(const struct work *work, uint64_t bytes)
+{
+	const uint64_t *passes = map_get(&work->sizes, (struct map_key){bytes, 0});
+
+	return passes == NULL || (uint32_t)*passes == work->pass_count;
+}
+
+static int note_size(struct work *work, const struct advise_block *block)
+{
+	const struct pass *pass = pass_at(work, block->born);
+	struct map_key key = {block->bytes, 0};
+	const uint64_t *known = map_get(&work->sizes, key);
+	uint64_t latest, before = known == NULL ? 0 : *known;
+
+	if (pass == NULL)
+		return 0;
+	latest = (uint64_t)(pass - work->passes) + 1;
+	return before >> 32 == latest
+		       ? 0
+		       : map_put(&work->sizes, key, latest << 32 | ((uint32_t)before + 1));
+}
+
 static bool is_of_batch(const struct work *work, const struct advise_block *block,
 			const struct pass *pass)
 {
@@ -154,7 +183,7 @@ static bool is_of_batch(const struct work *work, const struct advise_block *bloc
 	if (block->save == ADVISE_NONE && block->touch == ADVISE_NONE &&
 	    map_get(&work->results, (struct map_key){block->bytes, 0}) == NULL)
 		return work->scales;
-	return block->bytes % pass->batch == 0;
+	return block->bytes % pass->batch == 0 || (work->routed && !is_in_all(work, block->bytes));
 }
 
 /* When what is added to a gradient is free again: the next node runs. */
@@ -245,6 +274,8 @@ static int prepare(struct work *work)
 
 		if (block->kind == CLASS_activation)
 			status = map_put(&work->results, (struct map_key){block->bytes, 0}, 1);
+		if (status == 0 && block->pool == work->advising->editor.pool)
+			status = note_size(work, block);
 	}
 	return status;
 }
@@ -266,16 +297,22 @@ static int try_halves(struct work *work)
 				     .what = "half the batch, twice, adding up gradients",
 				     .cost = "two smaller passes",
 				     .seconds = -1};
-	uint64_t least, most;
+	const char *why = NULL;
+	uint64_t scaled, routed, most;
 
 	work->scales = true;
-	least = edit_both(work);
+	scaled = edit_both(work);
 	work->scales = false;
+	work->routed = true;
+	routed = edit_both(work);
+	work->routed = false;
 	most = edit_both(work);
-	if ((double)most > (1 + UNSURE) * (double)least) {
-		advising_refuse(
-			advising,
-			"Gradient accumulation: what libraries use while they work may scale with the batch or not, and decides the peak.");
+	if ((double)most > (1 + UNSURE) * (double)scaled)
+		why = "what libraries use while they work may scale with the batch or not, and decides the peak";
+	else if ((double)most > (1 + UNSURE) * (double)routed)
+		why = "how many rows some results have follows from values, and decides the peak";
+	if (why != NULL) {
+		advising_refuse(advising, "Gradient accumulation: %s.", why);
 		return 0;
 	}
 	snprintf(offer.line, sizeof(offer.line), "%s", line == NULL ? "" : line);
@@ -295,5 +332,6 @@ int rule_accumulate(struct advising *advising)
 	free(work.passes);
 	free(work.runs);
 	map_fini(&work.results);
+	map_fini(&work.sizes);
 	return status;
 }
