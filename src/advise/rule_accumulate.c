@@ -35,8 +35,8 @@ struct work {
 	size_t *runs; /* of all nodes, in order */
 	size_t run_count;
 	struct map results; /* sizes of what the graph has of it */
-	struct map
-		sizes; /* bytes of a block -> passes that have one of them: the latest, and how many */
+	/* Size of a block -> the latest pass that has one of it, and how many do. */
+	struct map sizes;
 	bool scales; /* what libraries need scales with the batch, too */
 	bool routed; /* and what has a size that follows from values */
 };
