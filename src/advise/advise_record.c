@@ -25,6 +25,7 @@ void advise_record_fini(struct advise_record *record)
 	free(record->modules);
 	free(record->calls);
 	free(record->nodes);
+	free(record->runs);
 	free(record->moments);
 	free(record->open);
 	free(record->zeroed);
@@ -397,7 +398,7 @@ static uint32_t node_of(struct advise_record *record, uint64_t number)
 								 .started = ADVISE_NEVER,
 								 .saved = ADVISE_NEVER,
 								 .runs = ADVISE_NEVER,
-								 .computed = ADVISE_NEVER,
+								 .run = ADVISE_NONE,
 								 .released = ADVISE_NEVER};
 	return (uint32_t)record->node_count++;
 }
@@ -461,14 +462,36 @@ static int take_touch(struct advise_record *record, uint32_t block, const struct
 	return 0;
 }
 
+static int add_run(struct advise_record *record, struct advise_node *node)
+{
+	uint32_t *end;
+	int status = ROOM(record, run);
+
+	if (status != 0)
+		return status;
+	record->runs[record->run_count] = (struct advise_node_run){.pass = record->pass,
+								   .next = ADVISE_NONE,
+								   .from = record->moment_count,
+								   .computed = ADVISE_NEVER,
+								   .to = ADVISE_NEVER};
+	for (end = &node->run; *end != ADVISE_NONE; end = &record->runs[*end].next)
+		;
+	*end = (uint32_t)record->run_count++;
+	return 0;
+}
+
 /* `number` is that of the node and 1; 0: the pass ended. */
 static int take_backward(struct advise_record *record, uint64_t number)
 {
-	if (record->running != 0)
+	if (record->running != 0) {
 		record->nodes[record->running - 1].released = record->moment_count;
+		record->runs[record->run_count - 1].to = record->moment_count;
+	}
 	record->running = 0;
-	if (number == 0)
+	if (number == 0) {
+		record->pass++;
 		return 0;
+	}
 	uint32_t node = node_of(record, number - 1);
 
 	if (node == ADVISE_NONE)
@@ -476,7 +499,7 @@ static int take_backward(struct advise_record *record, uint64_t number)
 	if (record->nodes[node].runs == ADVISE_NEVER)
 		record->nodes[node].runs = record->moment_count;
 	record->running = node + 1;
-	return 0;
+	return add_run(record, &record->nodes[node]);
 }
 
 static int take_adds(struct advise_record *record, uint32_t block)
@@ -568,7 +591,7 @@ static int take_graph(struct advise_record *record, struct replay *replay,
 		break;
 	case GRAPH_SHRINKS:
 		if (record->running != 0)
-			record->nodes[record->running - 1].computed =
+			record->runs[record->run_count - 1].computed =
 				said.number != 0 ? record->moment_count : ADVISE_NEVER;
 		break;
 	case GRAPH_DROPPED:
@@ -829,13 +852,38 @@ size_t advise_record_release(const struct advise_record *record, uint64_t number
 	return ADVISE_NEVER;
 }
 
-size_t advise_record_unpacked(const struct advise_record *record, uint64_t number)
+const struct advise_node_run *advise_record_run(const struct advise_record *record,
+						const struct advise_node *node, uint32_t pass)
+{
+	for (uint32_t i = node->run; i != ADVISE_NONE; i = record->runs[i].next)
+		if (record->runs[i].pass == pass)
+			return &record->runs[i];
+	return NULL;
+}
+
+uint32_t advise_record_pass(const struct advise_record *record, const struct advise_node *node,
+			    uint32_t from)
+{
+	for (uint32_t i = node->run; i != ADVISE_NONE; i = record->runs[i].next)
+		if (record->runs[i].pass >= from)
+			return record->runs[i].pass;
+	return ADVISE_NONE;
+}
+
+size_t advise_record_unpacked(const struct advise_record *record, uint64_t number, uint32_t pass)
 {
 	const struct advise_node *node = advise_record_node(record, number);
+	const struct advise_node_run *run;
 
-	return node != NULL && node->number == number && node->computed != ADVISE_NEVER
-		       ? node->computed
-		       : advise_record_release(record, number);
+	/* Of one that no operator showed: before the next lower one that ran. */
+	for (; node != NULL && node >= record->nodes; node--) {
+		run = advise_record_run(record, node, pass);
+		if (run != NULL && node->number != number)
+			return run->from;
+		if (run != NULL)
+			return run->computed != ADVISE_NEVER ? run->computed : run->to;
+	}
+	return ADVISE_NEVER;
 }
 
 size_t advise_moment_after(const size_t *moments, size_t count, size_t after)

@@ -77,9 +77,17 @@ struct advise_node {
 	size_t started; /* its operator; ADVISE_NEVER: not seen */
 	size_t saved;	/* the last time that it saved something; ADVISE_NEVER: nothing */
 	bool result;	/* it saved what its own operator made */
-	size_t runs;	/* in the backward pass; ADVISE_NEVER: it did not */
-	size_t computed; /* before its gradients were summed up over what was broadcast; ADVISE_NEVER: they were not */
+	size_t runs;	/* in a backward pass, for the first time; ADVISE_NEVER: it did not */
+	uint32_t run;	/* the first of its runs, linked; ADVISE_NONE */
 	size_t released;
+};
+
+/* A node runs in a backward pass: once, or with retain_graph in several. */
+struct advise_node_run {
+	uint32_t pass, next;
+	size_t from;
+	size_t computed; /* before its gradients are summed up over what was broadcast; ADVISE_NEVER: they are not */
+	size_t to;
 };
 
 /* One moment: a block that comes or goes. Neither: something else. */
@@ -104,6 +112,8 @@ struct advise_record {
 	size_t call_count, call_room;
 	struct advise_node *nodes; /* by number, once the record is complete */
 	size_t node_count, node_room;
+	struct advise_node_run *runs;
+	size_t run_count, run_room;
 	struct advise_moment *moments;
 	size_t moment_count, moment_room;
 	uint32_t *open; /* calls in progress */
@@ -135,6 +145,7 @@ struct advise_record {
 	struct map by_number; /* number of a node -> index, until the record is complete */
 	uint64_t now_ns;      /* since the epoch */
 	uint32_t running;     /* the node that the backward pass is in, ADVISE_NONE */
+	uint32_t pass;	      /* how many backward passes have ended */
 	uint32_t tid;	      /* the thread that ran modules */
 	bool threads;	      /* several did */
 	bool accesses;	      /* were recorded */
@@ -163,8 +174,16 @@ const struct advise_node *advise_record_node(const struct advise_record *record,
 /* When the graph lets go of what a node has saved; ADVISE_NEVER: not in this record. */
 size_t advise_record_release(const struct advise_record *record, uint64_t number);
 
-/* The same of what a hook gives the node when it runs: the node has it no longer than it computes. */
-size_t advise_record_unpacked(const struct advise_record *record, uint64_t number);
+/* The run of a node in a backward pass; NULL: there is none. */
+const struct advise_node_run *advise_record_run(const struct advise_record *record,
+						const struct advise_node *node, uint32_t pass);
+
+/* The first backward pass, from one on, in which a node runs; ADVISE_NONE: there is none. */
+uint32_t advise_record_pass(const struct advise_record *record, const struct advise_node *node,
+			    uint32_t from);
+
+/* When a node lets go of what a hook gives it in a backward pass: it has that no longer than it computes. */
+size_t advise_record_unpacked(const struct advise_record *record, uint64_t number, uint32_t pass);
 
 /* The first of these moments, which are in order, after another; ADVISE_NEVER: there is none. */
 size_t advise_moment_after(const size_t *moments, size_t count, size_t after);

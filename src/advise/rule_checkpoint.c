@@ -100,7 +100,8 @@ static void edit_blocks(struct sets *sets)
 /* ---- the second forward pass ---- */
 
 /* When a block of it goes; 0: at its end, since none of its nodes saved it. */
-static size_t second_end(const struct sets *sets, uint32_t block, const struct chosen *one)
+static size_t second_end(const struct sets *sets, uint32_t block, const struct chosen *one,
+			 uint32_t pass)
 {
 	const struct advise_record *record = sets->record;
 	size_t until = 0;
@@ -108,7 +109,8 @@ static size_t second_end(const struct sets *sets, uint32_t block, const struct c
 	for (uint32_t i = record->blocks[block].save; i != ADVISE_NONE; i = record->saves[i].next)
 		if (record->saves[i].node >= one->first_node &&
 		    record->saves[i].node < one->end_node)
-			until = later(until, advise_record_unpacked(record, record->saves[i].node));
+			until = later(until,
+				      advise_record_unpacked(record, record->saves[i].node, pass));
 	return until < record->blocks[block].died ? until : record->blocks[block].died;
 }
 
@@ -123,12 +125,12 @@ static bool is_there_already(const struct sets *sets, uint32_t block, const stru
 	return of->save == ADVISE_NONE && of->touch == ADVISE_NONE && of->died > one->released;
 }
 
-static void run_again(struct sets *sets, const struct chosen *one)
+/* In a backward pass, at a moment. `copy`: which second time it is. */
+static void run_again(struct sets *sets, const struct chosen *one, uint32_t pass, size_t at,
+		      uint64_t copy)
 {
 	const struct advise_record *record = sets->record;
 	const struct advise_call *call = &record->calls[one->call];
-	size_t at = one->runs_again;
-	uint64_t copy = (uint64_t)(one - sets->chosen) + 1;
 	bool host = record->pools[sets->editor->pool].device == DEVICE_HOST;
 
 	if (host)
@@ -157,7 +159,7 @@ static void run_again(struct sets *sets, const struct chosen *one)
 		    block->tid != call->tid || block->died < one->stops || sets_is_kept(block) ||
 		    is_there_already(sets, moment->block, one))
 			continue;
-		until = second_end(sets, moment->block, one);
+		until = second_end(sets, moment->block, one, pass);
 		if (until <= at)
 			editor_goes_again(sets->editor, moment->block, copy, at);
 		else
@@ -167,10 +169,34 @@ static void run_again(struct sets *sets, const struct chosen *one)
 		editor_passes(sets->editor, at, -RNG_BYTES);
 }
 
+/* The first backward pass, from one on, that reaches a node of a forward pass which saved something, and when; ADVISE_NONE: there is none. */
+static uint32_t next_pass(const struct advise_record *record, const struct chosen *one,
+			  uint32_t from, size_t *out_at)
+{
+	const struct advise_node *node = advise_record_node(record, one->end_node - 1);
+	uint32_t pass = ADVISE_NONE;
+
+	for (; node != NULL && node >= record->nodes && node->number >= one->first_node; node--) {
+		uint32_t runs = node->saved == ADVISE_NEVER
+					? ADVISE_NONE
+					: advise_record_pass(record, node, from);
+
+		if (runs == ADVISE_NONE || runs > pass)
+			continue;
+		size_t at = advise_record_run(record, node, runs)->from;
+
+		*out_at = runs < pass || at < *out_at ? at : *out_at;
+		pass = runs;
+	}
+	return pass;
+}
+
 static void edit_calls(struct sets *sets)
 {
 	const struct advise_record *record = sets->record;
 	const struct advise_pool *pool = &record->pools[sets->editor->pool];
+	uint64_t copies = 0;
+	size_t at = 0;
 
 	for (size_t i = 0; i < sets->chosen_count; i++) {
 		const struct chosen *one = &sets->chosen[i];
@@ -183,8 +209,11 @@ static void edit_calls(struct sets *sets)
 								 : record->calls[one->call].end,
 				   -RNG_BYTES);
 		}
-		if (one->runs_again != ADVISE_NEVER)
-			run_again(sets, one);
+		if (one->runs_again == ADVISE_NEVER)
+			continue;
+		for (uint32_t pass = 0; (pass = next_pass(record, one, pass, &at)) != ADVISE_NONE;
+		     pass++)
+			run_again(sets, one, pass, at, ++copies);
 	}
 }
 

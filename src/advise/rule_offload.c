@@ -152,8 +152,11 @@ static void edit(struct sets *sets)
 		    sets_chosen_of(sets, save->node) == NULL || node == NULL ||
 		    node->number != save->node || node->runs == ADVISE_NEVER)
 			continue;
-		editor_span(sets->editor, save->block, node->runs,
-			    advise_record_unpacked(record, save->node), save->bytes);
+		for (uint32_t run = node->run; run != ADVISE_NONE; run = record->runs[run].next)
+			editor_span(
+				sets->editor, save->block, record->runs[run].from,
+				advise_record_unpacked(record, save->node, record->runs[run].pass),
+				save->bytes);
 	}
 }
 
