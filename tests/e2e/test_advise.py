@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_advise.py"
-SHAPES = TARGET.with_name("torch_shapes.py")
+SHAPES = TARGET.with_name("torch_advise_shapes.py")
 HELD = TARGET.with_name("torch_held.py")
 NAMED = ("transformer", "cnn", "unet", "rnn", "lstm", "room", "scaled", "hooked", "nested", "keeps")
 RECORD = ("--device=cpu", "--call-stack=python", "--analysis=decompose", "--format=none")

@@ -130,10 +130,11 @@ def test_stacks_of_operators_are_the_scripts(torch):
 
 def test_a_step_sends_few_labels(torch, msmemscope):
     """The same in each step. Of 12 blocks it labels: 4 weights when they are used, 4 gradients as they appear, after the pass and after
-    the step; what the graph has saved; inputs. States of the optimizer, which stay where they are, are not among them."""
+    the step; what the graph has saved; inputs; a result that is dropped inside an expression. States of the optimizer, which stay where they
+    are, are not among them."""
     few, many = (msmemscope.info(torch("torch_train.py", steps, options=["--device=cpu", "--analysis=decompose"]).projects()[-1])
                  ["events_by_type"]["label"] for steps in (3, 6))
-    assert (many - few) % 3 == 0 and 12 < (many - few) // 3 < 48
+    assert (many - few) % 3 == 0 and 12 < (many - few) // 3 < 49
 
 
 def test_owners_are_what_the_script_says(torch):

@@ -127,8 +127,8 @@ def test_a_device_that_will_be_full_is_told_with_the_sentence_of_top(msmemscope,
     assert (told["sentence"], told["full_step_low"], told["full_step_high"]) == (shown["sentence"], shown["full_step_low"], shown["full_step_high"])
     assert told["sentence"].startswith(f"{told['title']} at step {told['steps']}") and told["title"] == "NPU 0 will be full"
     page.open(viewed.address)
-    page.wait(f"document.getElementById('chips').textContent.includes('FULL at step {told['steps']}')")
-    page.wait(f"document.getElementById('findings').textContent.includes({json.dumps(told['sentence'])})")
+    page.wait(f"document.getElementById('chips')?.textContent.includes('FULL at step {told['steps']}')")
+    page.wait(f"document.getElementById('findings')?.textContent.includes({json.dumps(told['sentence'])})")
     program.end()
     while not summary["complete"]:
         summary = viewed.ask("summary")
