@@ -280,11 +280,12 @@ def _counts(known):
 
 @_guarded
 def _learn_counts():
-    """How PyTorch and Python count references differs between versions."""
+    """How PyTorch and Python count references differs between versions. Other operators on "meta" import torch._dynamo."""
     global _dropped_count
     with torch._C._DisableTorchDispatch(), torch.enable_grad():
-        tensor = torch.empty(3, device="meta", requires_grad=True).exp()
-        known, _result = weakref.ref(tensor), tensor.sin()
+        weight = torch.empty(1, 1, device="meta", requires_grad=True)
+        tensor = weight.mm(weight)
+        known, _result = weakref.ref(tensor), tensor.mm(weight)
         held = _counts(known)
         del tensor
         dropped = _counts(known)
