@@ -205,7 +205,7 @@ def judge_oom(run, program, name):
             wrong.append(f"expected the request at line {lines}, found {lines_of(verdict['frames'], program)}")
     elif not named(run, program, lines):
         wrong.append(f"expected {program}:{lines} on the screen")
-    if "grown" in truth:
+    if "grown" in truth and verdict["cause"] == "growth":
         grown = lines_of(verdict.get("growing", {}).get("frames"), program)
         if not set(grown) & set(truth["grown"]):
             wrong.append(f"expected growth at line {truth['grown']}, found {grown}")
