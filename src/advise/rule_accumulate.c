@@ -5,8 +5,8 @@
  * given, and if the graph or a module has it, or something of its size. Where the rest decides the peak nothing is offered. The second
  * of the two passes has all gradients already, and what is added to each is memory of its own until that is done.
  *
- * What is no multiple, and is not in each pass with the same size, has a size that follows from values, such as the rows that an expert gets:
- * nobody knows how many come from each half.
+ * A size that is not a multiple, and that differs from pass to pass, depends on values: the rows that an expert gets, for example. Nobody
+ * knows how many of them come from each half.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 /* Calls behind one that the other run does not have, whose memory may differ because of it. */
 #define NEAR 3u
 
-/* Gradients and states of an optimizer are at most so many times what one line makes; Adam has two states. */
+/* The gradients and optimizer states of a weight take at most this many times its own size. Adam keeps two states. */
 #define FOLLOWERS 8
 #define MAKERS	  2 /* lines that may come before them: a list has room for few */
 

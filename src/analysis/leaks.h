@@ -93,7 +93,7 @@ struct leaks_pool {
 	double bytes_per_step;		/* trend from the second step on */
 	double bytes_low, bytes_high;
 	uint32_t rises;	     /* steps in which its level rose, */
-	uint32_t rise_steps; /* of so many judged steps */
+	uint32_t rise_steps; /* the number of steps that were judged */
 	/* Of a steady one that grew in 3 steps or more, and for longer than it has been quiet; 0: others. */
 	uint32_t first_rise, last_rise;
 	uint64_t grown_bytes;

@@ -17,7 +17,7 @@ struct outcome {
 	const struct option_conditions *conditions; /* NULL: none */
 	const char *on_forecast;		    /* command, NULL: none */
 	const char *chose; /* a line about what was recorded and why; NULL: it was asked for */
-	bool tells_root; /* that permissions are not checked; below all else, because it is no news */
+	bool tells_root;   /* say last that root's permissions are not checked */
 	bool progress_shown;
 	unsigned int above; /* lines that were printed while the program ran */
 	struct digest *digests;

@@ -202,7 +202,7 @@ void trend_sentence(const struct findings *found, const struct finding_trend *tr
 /* From here on the growth of a whole pool counts, too, if no call site of it leaks. */
 #define FORECAST_TREND_STEPS 30u
 
-/* Whether people are told: not of the first steps, of what nothing is known to fill, or of what is years away. */
+/* Whether to show it. False in the first steps, where nothing is known to fill the device, and where that is years away. */
 bool forecast_is_told(const struct findings *found, const struct finding_forecast *forecast);
 /* Whether a call site leaks on the device: then its sentence has the steps, too. */
 bool forecast_has_place(const struct findings *found, const struct finding_forecast *forecast);

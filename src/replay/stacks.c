@@ -367,7 +367,7 @@ static void save(struct strbuf *out, const struct frame *frame, const char *text
 		strbuf_add(out, rest, rest_bytes);
 }
 
-/* Gives what is there if that is a part of at least so many bytes. */
+/* Hands over the text that has piled up, once it has `least` bytes. */
 static int give_part(struct strbuf *out, size_t least, replay_put *put, void *arg)
 {
 	int r = 0;

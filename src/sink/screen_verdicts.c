@@ -338,7 +338,7 @@ static bool is_unexplained(const struct findings *found, const struct finding_tr
 	       (trend->trend == GROWTH_LEAK || judgement->leaks + judgement->suspects == 0);
 }
 
-/* The figures above add up to all of a leak: what is measured of a pool as a whole differs a little, and is no second figure. */
+/* The rows above already add up. The pool is measured on its own and differs a little, so a second percentage would only confuse. */
 static void explained_words(const struct finding_trend *trend, uint8_t pool, struct strbuf *out)
 {
 	strbuf_addf(out, "These account for %s of %s growth. ",

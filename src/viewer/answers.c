@@ -169,7 +169,7 @@ void answer_forecasts(const struct findings *findings, const char *key, struct j
 	for (i = 0; findings != NULL && i < FINDINGS_COUNT(findings, forecast); i++) {
 		const struct finding_forecast *forecast = &FINDINGS(findings, forecast)[i];
 
-		/* What has come about is no forecast. */
+		/* Memory has run out already: there is nothing left to forecast. */
 		if (!forecast_is_told(findings, forecast) ||
 		    is_out_of_memory(findings, forecast->device))
 			continue;

@@ -36,8 +36,8 @@ MSCOPE_INLINE struct code_slot *code_set(struct writer *w, uint64_t print)
 }
 
 /*
- * The slot of a function, which a new function gets here. NULL if it cannot be read or there is no room. Valid until the next one is
- * defined.
+ * The slot of a function; a new function gets one. NULL if the function cannot be read or the table is full. Valid until the next
+ * function is defined.
  */
 struct code_slot *writer_code_slot_slow(struct writer *w, const void *code);
 
