@@ -5,13 +5,6 @@
 
 #include "analysis/leaks.h"
 
-/* Pools whose blocks are memory of tensors. */
-static bool has_tensors(uint8_t pool)
-{
-	return pool == POOL_pta || pool == POOL_host || pool == POOL_mindspore ||
-	       pool == POOL_host_pinned;
-}
-
 /* Some of the blocks that live, evenly, and the newest of all. Returns how many. */
 static uint32_t choose(const struct leaks_place *place, uint64_t *out)
 {
@@ -39,7 +32,7 @@ static uint32_t choose_sites(const struct leaks_findings *found, struct trace_qu
 	for (i = 0; found != NULL && i < found->place_count && sites < QUESTION_SITES; i++) {
 		const struct leaks_place *place = &found->places[i];
 
-		if (place->verdict == GROWTH_KEPT || !has_tensors(place->pool))
+		if (place->verdict == GROWTH_KEPT || !pool_has_tensors(place->pool))
 			continue;
 		out->site[sites].count = choose(place, out->site[sites].addresses);
 		sites += out->site[sites].count > 0;
@@ -86,7 +79,7 @@ static bool uses_tensors(const struct replay *replay)
 
 	usages = replay_usages(replay, &count);
 	for (i = 0; i < count; i++) {
-		if (has_tensors(usages[i].pool) && usages[i].live_blocks > 0)
+		if (pool_has_tensors(usages[i].pool) && usages[i].live_blocks > 0)
 			return true;
 	}
 	return false;

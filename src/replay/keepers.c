@@ -22,10 +22,17 @@ void keepers_fini(struct replay *replay)
 	*keepers = (struct keepers){0};
 }
 
+/* Those that tensors lie in. Pinned memory comes last: it shares its addresses with the driver's, which a pool has parts of. */
+static const uint8_t pools[] = {POOL_pta, POOL_host, POOL_mindspore, POOL_host_pinned};
+
+bool pool_has_tensors(uint8_t pool)
+{
+	return memchr(pools, pool, sizeof(pools)) != NULL;
+}
+
 /* A block that lives at this address, of a pool that tensors lie in. */
 static const struct block *block_at(struct replay *replay, uint64_t address)
 {
-	static const uint8_t pools[] = {POOL_pta, POOL_host, POOL_mindspore, POOL_host_pinned};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(pools); i++) {

@@ -644,4 +644,7 @@ const struct watches *replay_watches(const struct replay *replay);
 /* True for memory of the driver itself, false for the pool of a framework. */
 bool pool_is_driver(uint8_t pool);
 
+/* True where the blocks are memory of tensors: the program can be asked what keeps them. */
+bool pool_has_tensors(uint8_t pool);
+
 #endif

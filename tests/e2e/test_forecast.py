@@ -16,6 +16,20 @@ FILLS = Path(__file__).resolve().parents[1] / "targets" / "python" / "runs_out.p
 SIDE_BY_SIDE = 6
 SAID = re.compile(r"process \d+: NPU 0 will be full at step ([\d,]+)(?: to ([\d,]+))?")
 
+# Marks its steps, and keeps memory of the driver: 100 MiB before the first.
+KEEPS = """
+import ctypes, time
+acl = ctypes.CDLL("libascendcl.so")
+mstx = ctypes.CDLL("libms_tools_ext.so")
+mstx.mstxRangeStartA.restype = ctypes.c_uint64
+mstx.mstxRangeEnd.argtypes = [ctypes.c_uint64]
+acl.aclInit(None), acl.aclrtSetDevice(0)
+def keep(size):
+    block = ctypes.c_void_p()
+    assert acl.aclrtMalloc(ctypes.byref(block), ctypes.c_size_t(size), 0) == 0
+keep(100 << 20)
+"""
+
 
 def surroundings(seed, out):
     """Each program has a machine of its own: others on the device would count."""
@@ -59,17 +73,7 @@ def test_who_does_not_grow_hears_nothing(msmemscope, program, out):
 def test_a_condition_on_the_steps_that_are_left(msmemscope, out):
     """1 MiB of 512 is kept with each of 20 steps, 100 MiB before them: some 390 steps are left."""
     script = out / "keeps.py"
-    script.write_text("""
-import ctypes, time
-acl = ctypes.CDLL("libascendcl.so")
-mstx = ctypes.CDLL("libms_tools_ext.so")
-mstx.mstxRangeStartA.restype = ctypes.c_uint64
-mstx.mstxRangeEnd.argtypes = [ctypes.c_uint64]
-acl.aclInit(None), acl.aclrtSetDevice(0)
-def keep(size):
-    block = ctypes.c_void_p()
-    assert acl.aclrtMalloc(ctypes.byref(block), ctypes.c_size_t(size), 0) == 0
-keep(100 << 20)
+    script.write_text(KEEPS + """
 for step in range(20):
     step = mstx.mstxRangeStartA(b"step start", None)
     keep(1 << 20)
@@ -87,17 +91,7 @@ for step in range(20):
 def test_a_rate_that_rises_with_the_steps(msmemscope, out):
     """Step n keeps n times 64 KiB: 512 MiB, 100 of which are taken before, are full in step 114. Half of the way the rate is half of the later mean."""
     script = out / "rises.py"
-    script.write_text("""
-import ctypes, time
-acl = ctypes.CDLL("libascendcl.so")
-mstx = ctypes.CDLL("libms_tools_ext.so")
-mstx.mstxRangeStartA.restype = ctypes.c_uint64
-mstx.mstxRangeEnd.argtypes = [ctypes.c_uint64]
-acl.aclInit(None), acl.aclrtSetDevice(0)
-def keep(size):
-    block = ctypes.c_void_p()
-    assert acl.aclrtMalloc(ctypes.byref(block), ctypes.c_size_t(size), 0) == 0
-keep(100 << 20)
+    script.write_text(KEEPS + """
 for step in range(1, 58):
     mark = mstx.mstxRangeStartA(b"step start", None)
     keep(step << 16)

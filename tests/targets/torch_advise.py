@@ -382,9 +382,9 @@ def groups(name):
     return found
 
 
-def variants(name):
-    """(class, which, paths)."""
-    for kind, paths in groups(name).items():
+def variants(groups):
+    """(class, which, paths) of {class: paths}."""
+    for kind, paths in groups.items():
         count = len(paths)
         yield kind, "all", paths
         if count > 1:
@@ -435,8 +435,13 @@ def peak_of(*args, **kwargs):
         train(*args, **kwargs)
         stats = getattr(torch, DEVICE).memory_stats()
         return [stats["requested_bytes.all.peak" if ON_GPU else "allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]]
+    return counted_peak(functools.partial(train, *args, **kwargs))
+
+
+def counted_peak(run):
+    """The most memory of the CPU that PyTorch's profiler counts."""
     with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profile:
-        train(*args, **kwargs)
+        run()
     events = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
     live = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):
@@ -451,7 +456,7 @@ def say(name, rule, peak, **more):
 
 def truth(name):
     say(name, "plain", apart(lambda: peak_of(name)))
-    for kind, which, paths in apart(lambda: list(variants(name))):
+    for kind, which, paths in apart(lambda: list(variants(groups(name)))):
         if CLASS not in (None, kind):
             continue
         say(name, "checkpoint", apart(lambda: peak_of(name, functools.partial(with_checkpoints, paths))), **{"class": kind, "which": which})

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torch_advise import HalfAdam, apart, say, with_checkpoints
+from torch_advise import HalfAdam, apart, counted_peak, say, variants, with_checkpoints
 
 STEPS = 3
 Pair = collections.namedtuple("Pair", "value extra")
@@ -593,37 +593,20 @@ def groups(seed):
     return found
 
 
-def variants(seed):
-    for kind, paths in groups(seed).items():
-        count = len(paths)
-        yield kind, "all", paths
-        if count > 1:
-            yield kind, "first half", paths[:(count + 1) // 2]
-            yield kind, "last half", paths[count // 2:]
-        if count > 2:
-            yield kind, "every other", paths[::2]
-
-
 def checkpoint_all(paths, roots):
     for number, path in paths:
         with_checkpoints([path], roots[number])
 
 
 def peak_of(*args, **kwargs):
-    with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profile:
-        train(*args, **kwargs)
-    live = peak = 0
-    for event in sorted((one for one in profile.kineto_results.events() if one.name() == "[memory]"), key=lambda one: one.start_ns()):
-        live += event.nbytes()
-        peak = max(peak, live)
-    return peak
+    return counted_peak(functools.partial(train, *args, **kwargs))
 
 
 def truth(seed):
     program = make(seed)
     about = functools.partial(say, seed)
     about("plain", apart(lambda: peak_of(seed)))
-    for kind, which, paths in apart(lambda: list(variants(seed))):
+    for kind, which, paths in apart(lambda: list(variants(groups(seed)))):
         about("checkpoint", apart(lambda: peak_of(seed, functools.partial(checkpoint_all, paths))), **{"class": kind, "which": which})
     if program.half:
         about("optimizer_state", apart(lambda: peak_of(seed, dtype=torch.bfloat16)))

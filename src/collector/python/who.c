@@ -93,8 +93,6 @@ int python_ask_who(uint32_t number)
 
 /* The main thread does not wait longer for the other one: a scan takes a second of its time. */
 #define ASIDE_MS 10000u
-/* Nobody looks while the program may still be dealing with a request that was refused. */
-#define REFUSED_NS UINT64_C(2000000000)
 
 /* enum answer_turn, and the process that it is about: a forked child has its parent's. */
 static _Atomic uint32_t turn, turn_pid;
@@ -117,7 +115,7 @@ static int answer(void)
 {
 	int r = 0;
 
-	if (recording_now() == RECORDING_ON && !refused_within(REFUSED_NS))
+	if (recording_now() == RECORDING_ON && !refused_lately())
 		r = call("answer");
 	atomic_store(&turn, TURN_NOBODY);
 	return r;

@@ -8,14 +8,16 @@
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 
+#define LATELY_NS UINT64_C(2000000000)
+
 /* When the latest came, 0: none has. */
 static _Atomic uint64_t latest_ns;
 
-bool refused_within(uint64_t ns)
+bool refused_lately(void)
 {
 	uint64_t latest = atomic_load_explicit(&latest_ns, memory_order_relaxed);
 
-	return latest != 0 && clock_ns() - latest < ns;
+	return latest != 0 && clock_ns() - latest < LATELY_NS;
 }
 
 /* A driver is asked outside of the record path, as foreign code; not at all where a system call might kill. */

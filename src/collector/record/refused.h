@@ -26,7 +26,7 @@ struct refusal {
 void event_oom_slow(uint32_t source, uint64_t key, context_decode *decode,
 		    const struct refusal *refusal, const void *caller);
 
-/* Whether the latest was less than so long ago: the program may still be dealing with it. */
-bool refused_within(uint64_t ns);
+/* Whether the latest was less than two seconds ago: the program may still be dealing with it. */
+bool refused_lately(void);
 
 #endif

@@ -38,8 +38,6 @@
 
 /* The main thread has so long to answer, before another one does: it may sleep, or wait for its threads until they end. */
 #define MAIN_NS UINT64_C(1000000000)
-/* Since a request was refused for want of memory. */
-#define REFUSED_NS UINT64_C(2000000000)
 
 _Atomic uint32_t torch_question_taken;
 
@@ -107,7 +105,7 @@ static void pass_on(uint32_t number)
 	static _Atomic uint64_t asked_ns;
 	int r;
 
-	if (refused_within(REFUSED_NS))
+	if (refused_lately())
 		return;
 	if (atomic_exchange(&asked, number) != number) {
 		atomic_store(&asked_ns, clock_ns());
