@@ -9,10 +9,11 @@
 #include "base/compiler.h"
 
 /* Blocks that come ever more rarely are a cache that fills: below this trend nothing is called a leak. */
-#define TREND_MIN   -1.0
-#define SHORT_STEPS 100u
-#define BRIEF_STEPS 20u
-#define TREND_STEPS 8u /* of the later half, when it is looked at alone */
+#define TREND_MIN    -1.0
+#define SHORT_STEPS  100u
+#define BRIEF_STEPS  20u
+#define TREND_STEPS  8u /* of the later half, when it is looked at alone */
+#define RHYTHM_TIMES 3u
 
 void growth_fini(struct growth *g)
 {
@@ -511,6 +512,25 @@ uint64_t growth_permanent(const struct growth *g, uint32_t step)
 bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age)
 {
 	return step >= 2 && step <= steps && (int32_t)(steps - step) > 2 * usual_age + 1;
+}
+
+uint32_t growth_rhythm(const struct growth_facts *f, int32_t usual_age)
+{
+	uint32_t last = 0, every = 0, times = 0;
+	size_t i;
+
+	for (i = 0; i < f->survivor_count; i++) {
+		uint32_t step = f->survivors[i].step;
+
+		if (step == last || !growth_is_overdue(step, f->steps, usual_age))
+			continue;
+		if (every != 0 && step - last != every)
+			return 0;
+		every = last == 0 ? 0 : step - last;
+		last = step;
+		times++;
+	}
+	return times < RHYTHM_TIMES || every == 1 ? 0 : every;
 }
 
 /*

@@ -142,6 +142,9 @@ int growth_merge_ages(struct growth *g, const struct growth *from);
 /* True if a survivor of this step is older than `usual_age` allows at the end of `steps`. */
 bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age);
 
+/* Steps between those in which overdue blocks stayed, if that is more than one and always the same; else 0. */
+uint32_t growth_rhythm(const struct growth_facts *facts, int32_t usual_age);
+
 /* The level that was permanent when a step had ended. */
 uint64_t growth_permanent(const struct growth *g, uint32_t step);
 

@@ -68,6 +68,7 @@ struct leaks_place {
 	uint32_t quiet;			/* steps since the last rise */
 	uint32_t pause;			/* the longest between two rises */
 	struct growth_missing missing;	/* of a suspect: what would decide it */
+	uint32_t every; /* steps between those in which blocks stayed; 0: uneven, or each one */
 	double bound_per_step; /* of kept places: if it grows again, then by less than this */
 	double share;	       /* of all growth of its pool, 0 to 1 */
 	uint64_t full_steps; /* until the device is full at the rate of all its leaks; 0: unknown */

@@ -140,7 +140,7 @@ static void add_place(struct findings *out, struct replay *replay, const struct 
 		.rise_steps = from->rise_steps,
 		.quiet = from->quiet,
 		.pause = from->pause,
-		.every = from->missing.every,
+		.every = from->every,
 		.more_steps = from->missing.steps,
 		.by_quiet = from->missing.by_quiet,
 		.share = from->share,

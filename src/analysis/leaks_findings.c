@@ -498,6 +498,9 @@ static int judge_growth(struct judge *j, const struct merged *merged, const stru
 	if (place.verdict == GROWTH_SUSPECT && place.reason == GROWTH_TOO_SHORT &&
 	    !j->found->told.by_time)
 		place.missing = growth_missing(g, &facts, &judgement);
+	place.every = place.verdict == GROWTH_LEAK && !j->found->told.by_time
+			      ? growth_rhythm(&facts, judgement.usual_age)
+			      : place.missing.every;
 	if (is_loose(j, &place, all, count)) {
 		if (array_reserve(&j->loose, &j->loose_room, j->loose_count + 1,
 				  sizeof(*j->loose)) < 0)

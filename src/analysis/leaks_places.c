@@ -83,6 +83,7 @@ static int drop(struct judge *j, struct leaks_place *place)
 	rest->call_sites = 1;
 	rest->stack = rest->owner = 0;
 	rest->missing = (struct growth_missing){0};
+	rest->every = 0;
 	if (rest->listed_blocks == 0)
 		rest->listed_bytes = rest->bytes;
 	return 0;

@@ -141,6 +141,23 @@ static bool is_reused(const struct findings *f, const struct finding_place *p)
 	return false;
 }
 
+/* Of a leak that comes every so many steps: how often it came. */
+static uint64_t times_of(const struct finding_place *p)
+{
+	return (p->last_step - p->first_step) / p->every + 1;
+}
+
+/* "; 4.0 MiB every 12 steps" */
+static void add_rhythm(struct strbuf *out, const struct findings *f, const struct finding_place *p)
+{
+	if (p->every == 0)
+		return;
+	strbuf_add_str(out, "; ");
+	strbuf_add_size(out, p->overdue_bytes / times_of(p));
+	strbuf_add_str(out, " every ");
+	say_count(out, p->every, step_word(f));
+}
+
 static void leak_sentence(const struct findings *f, const struct finding_place *p,
 			  struct strbuf *out)
 {
@@ -159,9 +176,9 @@ static void leak_sentence(const struct findings *f, const struct finding_place *
 	} else if (p->usual_age < 0 || p->reason == GROWTH_SIZES) {
 		strbuf_add_str(out, ", ");
 		add_blocks(out, p->overdue_blocks, p->overdue_bytes);
-		strbuf_addf(out, " since %s %llu.%s", step_word(f),
-			    (unsigned long long)p->first_step,
-			    p->freed == 0 ? " Nothing of it was freed." : "");
+		strbuf_addf(out, " since %s %llu", step_word(f), (unsigned long long)p->first_step);
+		add_rhythm(out, f, p);
+		strbuf_add_str(out, p->freed == 0 ? ". Nothing of it was freed." : ".");
 	} else {
 		strbuf_add_str(out, ": ");
 		say_count(out, p->overdue_blocks, "block");
@@ -575,6 +592,20 @@ static void add_stayed(const struct finding_place *p, bool of_all, const char *w
 	strbuf_addf(out, " %s", what);
 }
 
+/* ", 2 every 12 steps" */
+static void add_each(const struct findings *f, const struct finding_place *p, struct strbuf *out)
+{
+	uint64_t times = times_of(p);
+
+	strbuf_add_str(out, ", ");
+	if (p->overdue_blocks == times)
+		strbuf_add_str(out, "one ");
+	else if (p->overdue_blocks % times == 0)
+		strbuf_addf(out, "%llu ", (unsigned long long)(p->overdue_blocks / times));
+	strbuf_add_str(out, "every ");
+	say_count(out, p->every, step_word(f));
+}
+
 static void leak_brief(const struct findings *f, const struct finding_place *p, bool whole,
 		       struct strbuf *out)
 {
@@ -588,7 +619,9 @@ static void leak_brief(const struct findings *f, const struct finding_place *p, 
 	} else {
 		/* What keeps them is said below, with how many items it has. */
 		add_stayed(p, whole && p->keepers.count == 0, "not freed", out);
-		if (whole && (is_reused(f, p) || p->freed == 0))
+		if (whole && p->every != 0)
+			add_each(f, p, out);
+		else if (whole && (is_reused(f, p) || p->freed == 0))
 			strbuf_add_str(out,
 				       is_reused(f, p) ? ", first taken here" : ", none freed");
 	}

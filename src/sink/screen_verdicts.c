@@ -71,15 +71,52 @@ static void add_leak(struct leaks_by_device *leaks, const struct finding_place *
 		leaks->first_step = place->first_step;
 }
 
+/* The same variable keeps the blocks of both. */
+static bool same_keeper(const struct findings *found, const struct finding_place *a,
+			const struct finding_place *b)
+{
+	const struct finding_keeper *x, *y;
+
+	if (a->keepers.count == 0 || b->keepers.count == 0)
+		return a->keepers.count == b->keepers.count;
+	x = &FINDINGS(found, keeper)[a->keepers.first];
+	y = &FINDINGS(found, keeper)[b->keepers.first];
+	return strcmp(x->name, y->name) == 0 && strcmp(x->root, y->root) == 0;
+}
+
+/* A leak that is not small has the same keeper, which is shown with it. */
+static bool kept_as_leak(const struct findings *found, const struct finding_place *place)
+{
+	size_t i;
+
+	for (i = 0; place != NULL && place->keepers.count > 0 && i < FINDINGS_COUNT(found, place);
+	     i++) {
+		const struct finding_place *leak = &FINDINGS(found, place)[i];
+
+		if (leak->verdict == GROWTH_LEAK && !leak->small && leak != place &&
+		    same_keeper(found, leak, place))
+			return true;
+	}
+	return false;
+}
+
+/* A small one that goes with a larger leak is only summed up: the same cure serves both. */
+static bool is_listed(const struct findings *found, const struct finding_place *place, bool small)
+{
+	return place->verdict == GROWTH_LEAK && place->small == small &&
+	       !(small && kept_as_leak(found, place));
+}
+
 static void find_leaks(const struct findings *found, bool small, struct leaks_by_device *out)
 {
 	size_t i, count = FINDINGS_COUNT(found, place);
 
 	*out = (struct leaks_by_device){.all = calloc(count + 1, sizeof(*out->all))};
 	for (i = 0; out->all != NULL && i < count; i++) {
-		if (FINDINGS(found, place)[i].verdict == GROWTH_LEAK &&
-		    FINDINGS(found, place)[i].small == small)
-			add_leak(out, &FINDINGS(found, place)[i]);
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+
+		if (is_listed(found, place, small))
+			add_leak(out, place);
 	}
 	if (out->count > 1)
 		qsort(out->all, out->count, sizeof(*out->all), worst_first);
@@ -228,19 +265,6 @@ static void add_keeper(const struct findings *found, const struct finding_place 
 				    "`msmemscope ctl PID who` meanwhile\n");
 }
 
-/* The same variable keeps the blocks of both. */
-static bool same_keeper(const struct findings *found, const struct finding_place *a,
-			const struct finding_place *b)
-{
-	const struct finding_keeper *x, *y;
-
-	if (a->keepers.count == 0 || b->keepers.count == 0)
-		return a->keepers.count == b->keepers.count;
-	x = &FINDINGS(found, keeper)[a->keepers.first];
-	y = &FINDINGS(found, keeper)[b->keepers.first];
-	return strcmp(x->name, y->name) == 0 && strcmp(x->root, y->root) == 0;
-}
-
 /* Below the rows that it is about. The cure of the first comes with it; `cures`: of all. */
 static void add_keepers(const struct findings *found, struct site_rows *rows, bool cures)
 {
@@ -361,6 +385,32 @@ static void add_explained(const struct findings *found, const struct finding_pla
 	}
 }
 
+/* "Small blocks of 1 more call site (+4.0 B per step) are kept there too. " */
+static void add_along(const struct findings *found, const struct leaking *leaking,
+		      struct strbuf *out)
+{
+	uint64_t count = 0;
+	double rate = 0;
+	size_t i;
+
+	for (i = 0; !leaking->worst->small && i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+
+		if (place->device != leaking->device || !place->small ||
+		    place->verdict != GROWTH_LEAK || !kept_as_leak(found, place))
+			continue;
+		count += place_count(place);
+		rate += place->bytes_per_step;
+	}
+	if (count == 0)
+		return;
+	strbuf_add_str(out, "Small blocks of ");
+	say_count(out, count, "more call site");
+	strbuf_add_str(out, " (");
+	rate_words(found, rate, out);
+	strbuf_addf(out, " per %s) are kept there too. ", rate_unit(found));
+}
+
 static void one_device(const struct digest *digest, const struct leaking *leaking, size_t sites,
 		       const struct room *room, struct strbuf *out)
 {
@@ -386,8 +436,8 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 	for (i = 0; i < FINDINGS_COUNT(found, place) && shown < sites; i++) {
 		const struct finding_place *place = &FINDINGS(found, place)[i];
 
-		if (place->verdict != GROWTH_LEAK || place->device != leaking->device ||
-		    place->small != leaking->worst->small)
+		if (place->device != leaking->device ||
+		    !is_listed(found, place, leaking->worst->small))
 			continue;
 		leak_row(found, place, &rows);
 		rest -= place->bytes_per_step;
@@ -406,6 +456,7 @@ static void one_device(const struct digest *digest, const struct leaking *leakin
 	}
 	strbuf_reset(&line);
 	add_explained(found, leaking->worst, &line);
+	add_along(found, leaking, &line);
 	add_checked(found, &line);
 	if (!room->brief)
 		add_last(&line, out);
@@ -596,15 +647,6 @@ static bool several_devices(const struct findings *found)
 	return false;
 }
 
-/* The largest leak has the same keeper, which is said above. */
-static bool is_kept_as_leak(const struct findings *found, const struct finding_place *place)
-{
-	const struct finding_place *worst = FINDINGS(found, place);
-
-	return place != NULL && worst->verdict == GROWTH_LEAK && place->keepers.count > 0 &&
-	       same_keeper(found, worst, place);
-}
-
 static void page_suspects(struct page *page, const struct findings *found, const struct room *room)
 {
 	struct part *part = page_add(page, 80, "suspects");
@@ -642,7 +684,7 @@ static void page_suspects(struct page *page, const struct findings *found, const
 		return;
 	part->severity = first->severity;
 	suspect_head(found, count, bytes, first->device, several, &part->text);
-	if (!is_kept_as_leak(found, rows.all[0].known))
+	if (!kept_as_leak(found, rows.all[0].known))
 		add_keepers(found, &rows, room->cures);
 	add_rows(found, &rows, &part->text);
 	if (count > shown) {
@@ -879,12 +921,11 @@ void page_verdicts(struct page *page, const struct digest *digest, const struct 
 	judgement = &found->judgement;
 	if (judgement->leaks > 0 && page_leaks(page, digest, false, room->sites, room)) {
 		below.brief = true;
-		below.keepers = false;
 	}
 	page_growth(page, found);
 	if (judgement->suspects > 0)
 		page_suspects(page, found, room);
-	/* Below larger ones the keeper and the sums of small ones would only repeat what stands above. */
+	/* Below larger ones the sums of small ones would only repeat what stands above. */
 	if (judgement->leaks > 0)
 		(void)page_leaks(page, digest, true, room->suspects, &below);
 	/* Where memory ran out, growth ended because of that. */

@@ -347,6 +347,36 @@ def test_what_keeps_a_call_site_is_said_below_its_own_row(python, msmemscope, ou
     assert re.search(rf"two\.py:{lines[0]} main .*\n  kept by: list `history` .*\n  cure: .*\n.* two\.py:{lines[1]} main .*\n  kept by: dict `seen` ", run.stderr), run.stderr
 
 
+SMALL_TOO = """
+import torch
+def main():
+    rows, losses = [], []
+    net = torch.nn.Linear(256, 512)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(40):
+        features = net(torch.randn(64, 256))
+        loss = features.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        rows.append({"loss": loss.detach(), "features": features.detach()})
+        if APART:
+            losses.append(torch.zeros(3))
+main()
+"""
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_small_leak_with_the_keeper_of_a_larger_one_is_not_listed(python, msmemscope, out, apart):
+    """One line of the program fills the list, and one cure serves both. What another list keeps is listed, with that list."""
+    out.mkdir(exist_ok=True)
+    script = out / "both.py"
+    script.write_text(SMALL_TOO.replace("APART", str(apart)))
+    run = msmemscope("--device=cpu", "--", *python, script).check()
+    assert run.stderr.count("kept by: list `rows`") == 1 and " (+4.0 B per step) are kept there too. " in " ".join(run.stderr.split()), run
+    assert ("SMALL LEAK on the CPU: +12.0 B per step" in run.stderr) == ("kept by: list `losses`" in run.stderr) == apart, run
+
+
 SERVING = """
 import time, torch
 def serve():

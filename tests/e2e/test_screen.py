@@ -265,6 +265,17 @@ def test_a_leak_that_fills_no_device_is_shown_as_small(launch, script, msmemscop
     assert run.stderr.count("These account for") == 1 and "\nPEAK of " in run.stderr, run  # two lines for the small one, no more
 
 
+def test_growth_once_an_epoch_says_so(launch, script, msmemscope):
+    """A rate per step alone reads as if each step kept something: here every fifth one keeps 2 blocks of 1 MiB."""
+    epochs = LEAKY.replace("for _ in range(", "for i in range(").replace("kept.append(npu.alloc(1 << 20))", "kept += [npu.alloc(1 << 20) for _ in range(0 if i % 5 else 2)]")
+    assert "for _ in range(0 if i % 5 else 2)" in epochs
+    run = check_screen(launch("--", *script(epochs, 41)).check())
+    assert re.search(r"^  \+\d+ KiB/step  train\.py:\d+\S*( -> .*)?   16 blocks, 2 every 5 steps$", run.stderr, re.M), run
+    info = msmemscope("info", run.project().path, output=False).check().stdout
+    assert re.search(r", 16 blocks, 16\.0 MiB since step 6; 2\.0 MiB every 5 steps\. Nothing of it was freed\.", info), info
+
+
+
 RANKS = """
 import os, subprocess, sys
 here = os.path.dirname(__file__)

@@ -71,6 +71,11 @@ def shown(count, decimals=0):
     return f"{value:.{0 if value >= 100 else 1}f} {('KiB', 'MiB', 'GiB', 'TiB')[unit]}"
 
 
+def shown_rates(rate):
+    """A rate as people may see it: documents round it to a tenth, before a screen rounds it further."""
+    return {"+" + shown(rate + rounded, 1) for rounded in (-0.05, 0, 0.05)}
+
+
 @dataclass
 class Site:
     """A call site as one form has it; None is what the form does not say."""
@@ -109,7 +114,7 @@ def of_document(form, process):
     for one in process["places"]:
         facts.sites.append(Site(one["verdict"], one.get("name"), " ".join(one.get("sentence", "").split()), (one["device"], one["pool"]),
                                 one["blocks"], one["bytes"], one["bytes_per_step"],
-                                ("+" + shown(one["bytes_per_step"], 1), shown(one["overdue_bytes"] + one["young_bytes"]), shown(one["bytes"])), one["small"]))
+                                (*shown_rates(one["bytes_per_step"]), shown(one["overdue_bytes"] + one["young_bytes"]), shown(one["bytes"])), one["small"]))
     for one in process["pools"]:
         facts.pools[one["device"], one["pool"]] = {"peak": one["peak_bytes"], "end": one["end_bytes"], "blocks": one["end_blocks"]}
     if "peaks" not in process:  # --analysis=none
@@ -271,7 +276,7 @@ def _is(line, site, judged):
     device = site.where[0]
     if line.device is not None:
         rates = sum(one.rate for one in judged if (one.verdict, one.small, one.where[0]) == ("leak", line.small, line.device))
-        return device == line.device and set(line.figures) <= {"+" + shown(rates, 1)} and \
+        return device == line.device and set(line.figures) <= shown_rates(rates) and \
             (_shortens(line.name, site.name) or line.name.startswith("blocks of "))
     if line.sentence is None:
         return (_shortens(line.name, site.name) or line.name.startswith("blocks of ")) and set(line.figures) <= set(site.figures)
