@@ -231,7 +231,10 @@ void what_if_lines(const struct findings *found, struct strbuf *out);
 /* For the screen, without "grows": "RSS of 2 DataLoader workers +1.5 MiB per step, ...", and where to look; no newline. */
 void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *out);
 
-/* Processes that this one started and that rose by much, where nothing says that they grow without end; else nothing. No newline. */
+/* How many processes that this one started rose by much, and the largest of them; NULL: none did. */
+size_t host_risen(const struct findings *found, const struct finding_host_process **out_most);
+
+/* The same in words, where nothing says that they grow without end; else nothing. No newline. */
 void host_rise_brief(const struct findings *found, struct strbuf *out);
 
 void host_growth_sentence(const struct findings *found, const struct finding_host_growth *growth,

@@ -75,20 +75,28 @@ void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *
 /* A worker that rises by so much has more than its code. */
 #define RISE_LEAST (UINT64_C(512) << 20)
 
-void host_rise_brief(const struct findings *found, struct strbuf *out)
+size_t host_risen(const struct findings *found, const struct finding_host_process **out_most)
 {
-	const struct finding_host_process *most = NULL;
 	size_t rose = 0, i;
 
+	*out_most = NULL;
 	for (i = 0; i < FINDINGS_COUNT(found, host_process); i++) {
 		const struct finding_host_process *p = &FINDINGS(found, host_process)[i];
 
 		if (p->own || p->peak_bytes < p->first_bytes + RISE_LEAST)
 			continue;
 		rose++;
-		if (most == NULL || p->peak_bytes > most->peak_bytes)
-			most = p;
+		if (*out_most == NULL || p->peak_bytes > (*out_most)->peak_bytes)
+			*out_most = p;
 	}
+	return rose;
+}
+
+void host_rise_brief(const struct findings *found, struct strbuf *out)
+{
+	const struct finding_host_process *most;
+	size_t rose = host_risen(found, &most);
+
 	if (most == NULL || FINDINGS_COUNT(found, host_growth) > 0)
 		return;
 	strbuf_add_str(out, "Host memory: RSS of ");

@@ -15,6 +15,7 @@
 
 #define SHARED	 2 /* call sites that several processes have */
 #define ROW_NAME 28
+#define ROW_HOST 12 /* of it, a column for memory of the host */
 
 /* ---- words ---- */
 
@@ -78,6 +79,36 @@ static double growth_of(const struct digest *digest)
 							 : host->bytes_per_second);
 }
 
+/* Resident at most; 0: it was not sampled. */
+static uint64_t resident_of(const struct digest *digest)
+{
+	const struct findings *found = digest->found;
+	size_t i;
+
+	for (i = 0; found != NULL && i < FINDINGS_COUNT(found, host_process); i++) {
+		if (FINDINGS(found, host_process)[i].own)
+			return FINDINGS(found, host_process)[i].peak_bytes;
+	}
+	return 0;
+}
+
+/* Processes whose memory of the host grows, or rose by much in a run too short to judge that. */
+static size_t host_rising(const struct digest **sorted, size_t count)
+{
+	const struct finding_host_process *largest;
+	size_t i, most = 0;
+
+	for (i = 0; i < count; i++) {
+		const struct findings *found = sorted[i]->found;
+		size_t rose = found == NULL ? 0 : host_risen(found, &largest);
+
+		if (found != NULL && rose == 0 && FINDINGS_COUNT(found, host_growth) > 0)
+			rose = 1;
+		most = rose > most ? rose : most;
+	}
+	return most;
+}
+
 static uint64_t peak_of(const struct digest *digest)
 {
 	return digest->pool_count == 0 ? 0 : digest->pools[0].peak_bytes;
@@ -101,25 +132,32 @@ int screen_worst_first(const void *a, const void *b)
 
 /* ---- many processes ---- */
 
-static void table_row(const struct digest *digest, struct strbuf *out)
+static void table_row(const struct digest *digest, bool host, struct strbuf *out)
 {
-	struct strbuf name = {0}, peak = {0}, end = {0};
+	struct strbuf name = {0}, peak = {0}, end = {0}, resident = {0};
+	int room = host ? ROW_NAME - ROW_HOST : ROW_NAME;
 	char rank[24] = "-";
 	size_t i;
 	uint64_t end_bytes = 0;
 
 	if (digest->rank >= 0)
 		(void)snprintf(rank, sizeof(rank), "%lld", (long long)digest->rank);
-	screen_cut(digest->name == NULL ? "?" : digest->name, ROW_NAME, &name);
+	screen_cut(digest->name == NULL ? "?" : digest->name, (size_t)room, &name);
 	for (i = 0; i < digest->pool_count; i++) {
 		if (digest->pools[i].pool == digest->pools[0].pool)
 			end_bytes += digest->pools[i].end_bytes;
 	}
 	strbuf_add_size(&peak, peak_of(digest));
 	strbuf_add_size(&end, end_bytes);
-	strbuf_addf(out, "  %4s  %8u  %s%*s  %10s  %10s  %s", rank, digest->pid, strbuf_str(&name),
-		    (int)(ROW_NAME - screen_columns(strbuf_str(&name))), "", strbuf_str(&peak),
-		    strbuf_str(&end), process_verdict(digest));
+	strbuf_addf(out, "  %4s  %8u  %s%*s  %10s  %10s  ", rank, digest->pid, strbuf_str(&name),
+		    room - (int)screen_columns(strbuf_str(&name)), "", strbuf_str(&peak),
+		    strbuf_str(&end));
+	if (host) {
+		strbuf_add_size(&resident, resident_of(digest));
+		strbuf_addf(out, "%10s  ",
+			    resident_of(digest) == 0 ? "-" : strbuf_str(&resident));
+	}
+	strbuf_add_str(out, process_verdict(digest));
 	if (digest->damaged)
 		strbuf_add_str(out, ", damaged");
 	else if (digest->lossy)
@@ -130,20 +168,23 @@ static void table_row(const struct digest *digest, struct strbuf *out)
 	strbuf_fini(&name);
 	strbuf_fini(&peak);
 	strbuf_fini(&end);
+	strbuf_fini(&resident);
 }
 
 static void page_table(struct page *page, const struct digest **sorted, size_t count, size_t rows)
 {
 	struct strbuf *out = &page_add(page, PAGE_STAYS, NULL)->text;
 	size_t i, more[VERDICTS] = {0};
+	bool host = host_rising(sorted, count) > 0;
 	const char *between = "";
 	int v;
 
-	strbuf_addf(out, "  %4s  %8s  %-*s  %10s  %10s  %s\n", "rank", "pid", ROW_NAME, "program",
-		    "peak", "at the end", "verdict");
+	strbuf_addf(out, "  %4s  %8s  %-*s  %10s  %10s  %s%s\n", "rank", "pid",
+		    host ? ROW_NAME - ROW_HOST : ROW_NAME, "program", host ? "pool peak" : "peak",
+		    "at the end", host ? "  host RSS  " : "", "verdict");
 	for (i = 0; i < count; i++) {
 		if (i < rows)
-			table_row(sorted[i], out);
+			table_row(sorted[i], host, out);
 		else
 			more[sorted[i]->verdict]++;
 	}
@@ -290,7 +331,7 @@ static bool is_unjudged(const struct digest *digest)
 static void page_head_many(struct page *page, const struct digest **sorted, size_t count)
 {
 	struct part *part = page_add(page, PAGE_STAYS, NULL);
-	size_t bad = 0, unjudged = 0, childs = 0, i;
+	size_t bad = 0, unjudged = 0, childs = 0, rising = host_rising(sorted, count), i;
 	bool grows = false; /* one of those that were recorded, for itself */
 
 	part->severity = SEVERITY_TITLE;
@@ -305,8 +346,12 @@ static void page_head_many(struct page *page, const struct digest **sorted, size
 	if (bad > 0)
 		strbuf_addf(&part->text, ", %zu with a finding; worst first", bad);
 	else if (unjudged < count)
-		strbuf_add_str(&part->text, unjudged == 0 ? ": no problem found in any of them"
-							  : ": no problem found");
+		strbuf_add_str(&part->text, rising > 0	    ? ": no leak found"
+					    : unjudged == 0 ? ": no problem found in any of them"
+							    : ": no problem found");
+	if (bad == 0 && rising > 0)
+		strbuf_addf(&part->text, "; host memory of %zu %s rose", rising,
+			    rising == 1 ? "process" : "processes");
 	if (unjudged > 0)
 		strbuf_addf(&part->text, "; %zu of %zu %s too short to judge", unjudged, count,
 			    unjudged == 1 ? "was" : "were");

@@ -62,6 +62,35 @@ def test_growth_of_a_worker_is_found_with_its_process(msmemscope, program):
     assert {processes[pid]["ended"] for pid, kind in children.items() if kind == "ends"} == {True}
 
 
+RISING = """
+import multiprocessing, time, torch
+def rise(rounds):
+    kept = [torch.zeros(8)]
+    for _ in range(rounds):
+        kept.append(bytearray(16 << 20))
+        time.sleep(0.02)
+if __name__ == "__main__":
+    torch.zeros(8)
+    started = [multiprocessing.get_context("spawn").Process(target=rise, args=(40,)) for _ in range(2)]
+    for one in started:
+        one.start()
+    for one in started:
+        one.join()
+"""
+
+
+def test_workers_that_rise_in_a_short_run_are_in_the_head_and_in_the_table(msmemscope, python, out):
+    """Nothing says that they grow without end; but "no problem found" is not what a reader may take along."""
+    out.mkdir(exist_ok=True)
+    script = out / "rising.py"
+    script.write_text(RISING, encoding="utf-8")
+    run = msmemscope("--device=cpu", "--", *python, script).check()
+    assert re.search(r"^\d+ processes(: no leak found)?; host memory of 2 processes rose(; .*)?$", run.stderr, re.M), run.stderr
+    assert re.search(r"^  rank       pid  program +pool peak  at the end    host RSS  verdict$", run.stderr, re.M), run.stderr
+    rows = re.findall(r"^ +-  +(\d+)  rising\.py +[\d.]+ \w+  +[\d.]+ \w+  +([\d.,]+) (\w+)  ", run.stderr, re.M)
+    assert sum(unit == "MiB" and float(size) > 640 for _, size, unit in rows) == 2, run.stderr
+
+
 def test_growth_of_the_program_itself_is_found(msmemscope, program):
     """Also from the trace alone, in the same words."""
     run = msmemscope("--", *program("host_tree", 16, "parent")).check()
