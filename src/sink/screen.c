@@ -154,8 +154,7 @@ static void table_row(const struct digest *digest, bool host, struct strbuf *out
 		    strbuf_str(&end));
 	if (host) {
 		strbuf_add_size(&resident, resident_of(digest));
-		strbuf_addf(out, "%10s  ",
-			    resident_of(digest) == 0 ? "-" : strbuf_str(&resident));
+		strbuf_addf(out, "%10s  ", resident_of(digest) == 0 ? "-" : strbuf_str(&resident));
 	}
 	strbuf_add_str(out, process_verdict(digest));
 	if (digest->damaged)

@@ -6,8 +6,9 @@
  *     serve::run (serve.cpp:19)         C of the user, with its line, or with its module
  *     torch.nn.functional.relu          code of others
  *
- * Where a name has no room, its frames are shown shorter and shorter, in the order of `steps`: qualifiers go first, then frames in the
- * middle that other names of the list have too, then functions. The file and line of the user's frames stay to the end.
+ * Where a name has no room, a file is named once (":31 evaluate" comes from the same as the frame before), and frames are shown shorter and
+ * shorter, in the order of `steps`: qualifiers go first, then frames in the middle that other names of the list have too, then functions.
+ * The file and line of the user's frames stay to the end, those of the innermost one longest.
  */
 #include "sink/screen_names.h"
 
@@ -17,6 +18,7 @@
 #include "sink/screen.h"
 
 #define FRAMES_MAX 32u
+#define ALIKE_MAX  16u
 #define ARROW	   " -> "
 
 /* How short a frame is shown. */
@@ -48,6 +50,7 @@ struct piece {
 struct pieces {
 	struct piece all[FRAMES_MAX];
 	size_t count;
+	bool one_file; /* a file is named once */
 };
 
 /* Frames that a step makes shorter. */
@@ -58,6 +61,7 @@ enum which {
 	MIDDLE = 8,   /* neither the first nor the last frame */
 	CALLERS = 16, /* not the innermost frame of the user */
 	REPEATED = 32,
+	LATER = 64, /* not the first frame */
 };
 
 static const struct step {
@@ -76,12 +80,14 @@ static const struct step {
 	{OF_USER | CALLERS, SIZE_PART},
 	{OF_OTHERS | MIDDLE, SIZE_NONE},
 	{OF_USER, SIZE_PART},
-	{OF_OTHERS, SIZE_NONE},
 	{OF_USER | CALLERS, SIZE_LITTLE},
 	{OF_USER | CALLERS, SIZE_LINE},
-	{OF_USER | MIDDLE, SIZE_NONE},
+	{OF_OTHERS, SIZE_NONE},
+	{OF_USER | COMMON | LATER, SIZE_NONE},
+	{OF_USER | MIDDLE | CALLERS, SIZE_NONE},
 	{OF_USER, SIZE_LITTLE},
 	{OF_USER, SIZE_LINE},
+	{OF_USER | MIDDLE, SIZE_NONE},
 };
 
 /* ---- the parts of a frame ---- */
@@ -123,7 +129,7 @@ static void split(const char *name, struct pieces *out)
 	const char *at = name, *next;
 	size_t i;
 
-	out->count = 0;
+	*out = (struct pieces){.count = 0};
 	do {
 		struct piece *piece = &out->all[out->count++];
 
@@ -215,13 +221,26 @@ static void add_function(const char *text, size_t bytes, enum size_of size, bool
 	strbuf_fini(&part);
 }
 
-static void add_piece(const struct piece *piece, struct strbuf *out)
+/* Bytes of "train.py" in "train.py:41 evaluate", 0 in others. */
+static size_t file_bytes(const struct piece *piece)
+{
+	size_t line = line_bytes(piece);
+
+	while (line > 0 && piece->text[line - 1] != ':')
+		line--;
+	return line == 0 ? 0 : line - 1;
+}
+
+/* `file`: its file was named just before. */
+static void add_piece(const struct piece *piece, bool file, struct strbuf *out)
 {
 	size_t line = line_bytes(piece), place = place_at(piece);
 	bool brief = piece->size == SIZE_LINE;
 
 	if (line != 0) {
-		strbuf_add(out, piece->text, line);
+		size_t from = file ? file_bytes(piece) : 0;
+
+		strbuf_add(out, piece->text + from, line - from);
 		if (line < piece->bytes && !brief) {
 			strbuf_add_char(out, ' ');
 			add_function(piece->text + line + 1, piece->bytes - line - 1, piece->size,
@@ -240,21 +259,29 @@ static void add_piece(const struct piece *piece, struct strbuf *out)
 
 static void add_pieces(const struct pieces *pieces, struct strbuf *out)
 {
+	const struct piece *last = NULL; /* that named a file */
 	bool left_out = false;
 	size_t i;
 
 	for (i = 0; i < pieces->count; i++) {
 		const struct piece *piece = &pieces->all[i];
+		size_t file = file_bytes(piece);
 
 		if (piece->size == SIZE_NONE && left_out)
 			continue;
 		left_out = piece->size == SIZE_NONE;
 		if (i > 0)
 			strbuf_add_str(out, ARROW);
-		if (left_out)
+		if (left_out) {
 			strbuf_add_str(out, "...");
-		else
-			add_piece(piece, out);
+			continue;
+		}
+		add_piece(piece,
+			  pieces->one_file && last != NULL && file != 0 &&
+				  file == file_bytes(last) &&
+				  memcmp(piece->text, last->text, file) == 0,
+			  out);
+		last = file != 0 ? piece : last;
 	}
 }
 
@@ -274,6 +301,7 @@ static void take_step(const struct step *step, struct pieces *pieces)
 		if (!(step->which & (piece->user ? OF_USER : OF_OTHERS)) ||
 		    ((step->which & COMMON) && !piece->common) ||
 		    ((step->which & MIDDLE) && (i == 0 || i + 1 == pieces->count)) ||
+		    ((step->which & LATER) && i == 0) ||
 		    ((step->which & CALLERS) && i == innermost) ||
 		    ((step->which & REPEATED) && !piece->repeated))
 			continue;
@@ -282,26 +310,58 @@ static void take_step(const struct step *step, struct pieces *pieces)
 	}
 }
 
+/* A name in so many columns; what `others` have too goes first. */
+static void fit(const char *name, const char *const *others, size_t count, size_t columns,
+		struct strbuf *out)
+{
+	struct pieces pieces;
+	size_t i;
+
+	split(name, &pieces);
+	find_common(name, others, count, &pieces);
+	pieces.one_file = true;
+	strbuf_reset(out);
+	add_pieces(&pieces, out);
+	for (i = 0; i < MSCOPE_COUNT(steps) && screen_columns(strbuf_str(out)) > columns; i++) {
+		take_step(&steps[i], &pieces);
+		strbuf_reset(out);
+		add_pieces(&pieces, out);
+	}
+}
+
+/* Those of `others` that would read the same: what tells a name from all the rest may be no single frame. */
+static size_t find_alike(const char *name, const char *const *others, size_t count, size_t columns,
+			 const char *shown, const char *alike[ALIKE_MAX])
+{
+	struct strbuf other = {0};
+	size_t found = 0, i;
+
+	for (i = 0; i < count && found < ALIKE_MAX; i++) {
+		if (strcmp(others[i], name) == 0 || screen_columns(others[i]) <= columns)
+			continue;
+		fit(others[i], others, count, columns, &other);
+		if (strcmp(strbuf_str(&other), shown) == 0)
+			alike[found++] = others[i];
+	}
+	strbuf_fini(&other);
+	return found;
+}
+
 void screen_name(const char *name, bool frames, const char *const *others, size_t count,
 		 size_t columns, struct strbuf *out)
 {
+	const char *alike[ALIKE_MAX];
 	struct strbuf shown = {0};
-	struct pieces pieces;
-	size_t i;
+	size_t same;
 
 	if (screen_columns(name) <= columns || !frames) {
 		screen_cut_middle(name, columns, out);
 		return;
 	}
-	split(name, &pieces);
-	find_common(name, others, count, &pieces);
-	for (i = 0; i < MSCOPE_COUNT(steps); i++) {
-		take_step(&steps[i], &pieces);
-		strbuf_reset(&shown);
-		add_pieces(&pieces, &shown);
-		if (screen_columns(strbuf_str(&shown)) <= columns)
-			break;
-	}
+	fit(name, others, count, columns, &shown);
+	same = find_alike(name, others, count, columns, strbuf_str(&shown), alike);
+	if (same > 0)
+		fit(name, alike, same, columns, &shown);
 	screen_cut_middle(strbuf_str(&shown), columns, out);
 	out->failed = out->failed || strbuf_failed(&shown);
 	strbuf_fini(&shown);

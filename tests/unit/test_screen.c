@@ -727,6 +727,16 @@ static void names_keep_the_users_lines_and_what_tells_them_apart(void **state)
 		"train.py:90 Trainer.train_one_epoch -> model.py:41 Net.forward -> "
 		"Sequential.forward -> Linear.forward -> torch.nn.functional.linear",
 	};
+	static const char *const one_file[] = {
+		"p01_callback.py:57 main -> p01_callback.py:31 KeepingTrainer.compute_loss -> "
+		"GPT2.forward -> Linear.forward",
+	};
+	static const char *const pairs[] = {
+		"main (a.cpp:14) -> Graph::add (a.cpp:18) -> Node::Node (a.cpp:8) -> devAlloc (dev.h:13)",
+		"main (a.cpp:14) -> Graph::add (a.cpp:18) -> ConvNode::ConvNode (a.cpp:11) -> devAlloc (dev.h:13)",
+		"main (a.cpp:13) -> Graph::add (a.cpp:18) -> Node::Node (a.cpp:8) -> devAlloc (dev.h:13)",
+		"main (a.cpp:13) -> Graph::add (a.cpp:18) -> ConvNode::ConvNode (a.cpp:11) -> devAlloc (dev.h:13)",
+	};
 	static const char sizes[] = "blocks of 15.6 MiB to 23.3 MiB in the PyTorch pool (PTA)";
 	struct strbuf out = {0};
 	size_t columns;
@@ -763,6 +773,20 @@ static void names_keep_the_users_lines_and_what_tells_them_apart(void **state)
 		assert_non_null(strstr(named(&out, python, 2, 0, columns), "train.py:88"));
 		assert_string_not_equal(strbuf_str(&out), named(&other, python, 2, 1, columns));
 		assert_non_null(strstr(named(&out, cxx, 2, 1, columns), "serve.cpp:22"));
+		strbuf_fini(&other);
+	}
+	/* A file is named once, and the innermost line of the user stays as long as the outermost. */
+	assert_string_equal(named(&out, one_file, 1, 0, 92),
+			    "p01_callback.py:57 main -> :31 KeepingTrainer.compute_loss -> "
+			    "GPT2.forward -> Linear.forward");
+	assert_string_equal(named(&out, one_file, 1, 0, 50),
+			    "p01_callback.py:57 -> :31 compute_loss -> ...");
+	/* No frame of the first is its own: what tells it from the one that would read the same is shown. */
+	for (columns = 44; columns < 60; columns++) {
+		struct strbuf other = {0};
+
+		assert_string_not_equal(named(&out, pairs, 4, 0, columns),
+					named(&other, pairs, 4, 1, columns));
 		strbuf_fini(&other);
 	}
 	/* Any text may be a name. */

@@ -263,7 +263,7 @@ def _shortens(cut, full):
     for word in (one for one in _spelled(cut).split() if one not in ("->", "...")):
         parts = re.split(r"\.{3,}", word)
         for i, part in enumerate(parts):
-            found = re.compile((r"(?<!\w)" if i == 0 else "") + re.escape(part) + (r"(?!\w)" if i + 1 == len(parts) else "")).search(full, at)
+            found = re.compile((r"(?<!\w)" if i == 0 and not part.startswith(":") else "") + re.escape(part) + (r"(?!\w)" if i + 1 == len(parts) else "")).search(full, at)
             if found is None:
                 return False
             at = found.end()
