@@ -15,59 +15,87 @@
 
 /* ---- who it is ---- */
 
-/* The word of a command at `at`, as a text to be freed. Words are separated by blanks, as the trace has them. */
-static char *word_at(const char *at)
+/*
+ * A command: words with a blank between them, as the trace has them. `lengths` says how long the first words are, if one of them has
+ * blanks; NULL: none has.
+ */
+struct command {
+	const char *at, *lengths;
+};
+
+static size_t word_bytes(const struct command *command)
 {
-	return strndup(at, strcspn(at, " "));
+	size_t blank = strcspn(command->at, " "), length;
+	char *end;
+
+	if (command->lengths == NULL || !isdigit((unsigned char)command->lengths[0]))
+		return blank;
+	length = strtoul(command->lengths, &end, 10);
+	return strnlen(command->at, length);
 }
 
-static const char *next_word(const char *at)
+static void next_word(struct command *command)
 {
-	at += strcspn(at, " ");
-	return at + strspn(at, " ");
+	command->at += word_bytes(command);
+	command->at += command->lengths == NULL ? strspn(command->at, " ") : *command->at == ' ';
+	if (command->lengths != NULL)
+		command->lengths += strcspn(command->lengths, " ") + (*command->lengths != '\0');
+}
+
+/* As a text to be freed. */
+static char *word(const struct command *command)
+{
+	return strndup(command->at, word_bytes(command));
 }
 
 /* The script, module or "-c" that an interpreter runs; NULL: none is named. */
-static char *script_name(const char *command)
+static char *script_name(const char *command, const char *lengths)
 {
 	static const char with_value[] = "WXQ"; /* options of Python that take the next word */
-	const char *at = next_word(command);
-	char *word, *name;
+	struct command words = {command, lengths};
 
-	for (; *at != '\0'; at = next_word(at)) {
+	for (next_word(&words); *words.at != '\0'; next_word(&words)) {
+		size_t bytes = word_bytes(&words);
+		const char *at = words.at;
+
 		if (*at != '-') {
-			word = word_at(at);
-			name = word == NULL ? NULL : strdup(text_base_name(word));
-			free(word);
+			char *path = word(&words);
+			char *name = path == NULL ? NULL : strdup(text_base_name(path));
+
+			free(path);
 			return name;
 		}
 		if (at[1] == 'c')
 			return strdup("python -c");
-		if (at[1] == 'm')
-			return at[2] == ' ' ? word_at(next_word(at)) : word_at(at + 2);
-		if (at[1] != '\0' && strchr(with_value, at[1]) != NULL &&
-		    (at[2] == ' ' || at[2] == '\0'))
-			at = next_word(at);
+		if (at[1] == 'm' && bytes > 2)
+			return strndup(at + 2, bytes - 2);
+		if (at[1] == 'm') {
+			next_word(&words);
+			return word(&words);
+		}
+		if (bytes == 2 && strchr(with_value, at[1]) != NULL)
+			next_word(&words);
 	}
 	return NULL;
 }
 
-char *digest_name(const char *exe, const char *command)
+char *digest_name(const char *exe, const char *command, const char *lengths)
 {
 	const char *program = exe == NULL ? "?" : text_base_name(exe);
 	char *name = NULL;
 
 	if (text_starts_with(program, "python") && command != NULL)
-		name = script_name(command);
+		name = script_name(command, lengths);
 	return name != NULL ? name : strdup(program);
 }
 
 char *digest_run_name(const struct run *run)
 {
-	const char *command = run_identity(run, "parent_command");
+	const char *exe = run_identity(run, "exe"), *command = run_identity(run, "parent_command");
 
-	return digest_name(run_identity(run, "exe"),
-			   command != NULL ? command : run_identity(run, "command"));
+	if (command != NULL)
+		return digest_name(exe, command, run_identity(run, "parent_command_words"));
+	return digest_name(exe, run_identity(run, "command"), run_identity(run, "command_words"));
 }
 
 int64_t digest_rank(const struct run *run, bool local)

@@ -87,7 +87,7 @@ void digest_fini(struct digest *digest);
 bool digest_has_section(const struct digest *digest);
 
 /* "train.py" from the command of an interpreter, else the name of the program; to be freed. NULL without memory. */
-char *digest_name(const char *exe, const char *command);
+char *digest_name(const char *exe, const char *command, const char *lengths);
 
 /* The name of a run; a worker that Python's multiprocessing spawned has that of the script. */
 char *digest_run_name(const struct run *run);

@@ -304,7 +304,7 @@ void report_text(const struct report *report, struct strbuf *out)
 	const struct run *run = replay_run(replay);
 	const char *exe = run_identity(run, "exe");
 	/* A dump does not say what ran: it is called by its own name. */
-	char *name = exe == NULL && report->from_dump ? digest_name(report->trace_path, NULL)
+	char *name = exe == NULL && report->from_dump ? digest_name(report->trace_path, NULL, NULL)
 						      : digest_run_name(run);
 	size_t i;
 

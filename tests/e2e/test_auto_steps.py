@@ -130,6 +130,47 @@ tell(10)
 """
 
 
+# A model and an optimizer for each fold, all of them kept: the newest marks from its first step on, though it has other parameters.
+FOLDS = """
+models = []
+for fold in range(5):
+    model = nn.Linear(64, 64)
+    models.append((model, torch.optim.Adam(model.parameters())))
+    for iteration in range(1, fold + 2):
+        keep(fold * (fold + 1) // 2 + iteration)
+        train(models[-1][1], iteration)
+tell(15)
+"""
+
+# Two stages whose optimizers are both made at the start: the second marks when it took more steps than the first ever let pass, four here.
+STAGES_AT_ONCE = """
+first, second = (torch.optim.SGD(net.parameters(), lr=0.01) for net in (net, nn.Linear(64, 64)))
+for iteration in range(1, 7):
+    keep(iteration)
+    train(first, iteration)
+for iteration in range(1, 11):
+    train(second, iteration)
+keep(13)
+tell(12)
+"""
+
+# The first pauses for five steps of the second in each round, after it was alone: once it has come back it marks, and goes on to.
+CRITIC = """
+first, second = (torch.optim.SGD(net.parameters(), lr=0.01) for net in (net, nn.Linear(64, 64)))
+for iteration in range(1, 5):
+    train(first, iteration)
+steps = 4
+for round in range(6):
+    for iteration in range(1, 6):
+        train(second, iteration)
+    steps += round == 0
+    keep(steps + 1)
+    train(first, 1)
+    steps += 1
+tell(11)
+"""
+
+
 @pytest.fixture
 def torch(msmemscope, python, out):
     """Runs a script; gives the run and what info says."""
@@ -151,7 +192,8 @@ def steps_of(run, info):
     return {at: found[at] for at, _ in kept}, dict(kept)
 
 
-SCRIPTS = {"sgd": SGD, "gan": GAN, "accumulation": ACCUMULATION, "scaler": SCALER, "stages": STAGES, "idle": IDLE, "epochs": EPOCHS, "now and then": NOW_AND_THEN}
+SCRIPTS = {"sgd": SGD, "gan": GAN, "accumulation": ACCUMULATION, "scaler": SCALER, "stages": STAGES, "idle": IDLE, "epochs": EPOCHS, "now and then": NOW_AND_THEN,
+           "folds": FOLDS, "stages at once": STAGES_AT_ONCE, "critic": CRITIC}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

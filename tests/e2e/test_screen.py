@@ -100,6 +100,13 @@ def test_long_and_chinese_names_fit(launch, script, name, options):
     check_screen(launch(*options, "--", *script(HEALTHY, 1, name=name)).check())
 
 
+def test_a_script_below_a_path_with_blanks_has_its_name(launch, script, out):
+    (out / "my jobs").mkdir(parents=True)
+    run = launch("--", *script(LEAKY, 12, name="my jobs/train it, 训练 (2).py")).check()
+    assert re.search(r"^train it, 训练 \(2\)\.py \(pid \d+\): 12 steps in ", run.stderr, re.M), run
+    assert json.loads((run.project().path / "findings.json").read_text())["processes"][0]["name"] == "train it, 训练 (2).py"
+
+
 def test_a_leak_is_told_with_its_line_its_rate_and_what_to_type_next(launch, script):
     run = check_screen(launch("--", *script(LEAKY, 20)).check())
     lines = run.stderr.splitlines()

@@ -649,8 +649,13 @@ static void figures_are_said_in_words(void **state)
 static void a_process_is_named_by_its_script(void **state)
 {
 	static const struct {
-		const char *exe, *command, *name;
+		const char *exe, *command, *name, *lengths;
 	} cases[] = {
+		{"/usr/bin/python3.11", "python3 -W ignore /a b/my train.py --x 1", "my train.py",
+		 "7 2 6 16 3 1 "},
+		{"/usr/bin/python3.11", "python3 -mpkg.main x y", "pkg.main", "7 10 3 "},
+		{"/usr/bin/python3.11", "python3 cut", "cut", "7 4000 "},
+
 		{"/usr/bin/python3.11", "python3 -u -W ignore /a/train.py --x 1", "train.py"},
 		{"/usr/bin/python3.11", "python3 -m torch.distributed.run x.py",
 		 "torch.distributed.run"},
@@ -664,7 +669,7 @@ static void a_process_is_named_by_its_script(void **state)
 	(void)state;
 
 	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
-		char *name = digest_name(cases[i].exe, cases[i].command);
+		char *name = digest_name(cases[i].exe, cases[i].command, cases[i].lengths);
 
 		assert_string_equal(name, cases[i].name);
 		free(name);

@@ -70,21 +70,60 @@ static size_t read_file(const char *path, char *out, size_t bytes)
 	return got > 0 ? (size_t)got : 0;
 }
 
-static void put_file(struct text *text, const char *key, const char *path, size_t limit)
+/* Without the end of its last line; what ended words is a blank. */
+static void put_lines(struct text *text, const char *key, char *buffer, size_t bytes)
 {
-	char *buffer = collector.text_scratch;
-	size_t got = read_file(
-		path, buffer,
-		limit < sizeof(collector.text_scratch) ? limit : sizeof(collector.text_scratch));
 	size_t i;
 
-	while (got > 0 && (buffer[got - 1] == '\n' || buffer[got - 1] == '\0'))
-		got--;
-	for (i = 0; i < got; i++) {
+	while (bytes > 0 && (buffer[bytes - 1] == '\n' || buffer[bytes - 1] == '\0'))
+		bytes--;
+	for (i = 0; i < bytes; i++) {
 		if (buffer[i] == '\0')
 			buffer[i] = ' ';
 	}
-	put(text, key, buffer, got);
+	put(text, key, buffer, bytes);
+}
+
+static void put_file(struct text *text, const char *key, const char *path, size_t limit)
+{
+	char *buffer = collector.text_scratch;
+	size_t most = sizeof(collector.text_scratch);
+
+	put_lines(text, key, buffer, read_file(path, buffer, limit < most ? limit : most));
+}
+
+#define COMMAND 4096u /* bytes of it */
+#define WORDS                                                                                      \
+	8u /* the first words of a command: its program, options of the interpreter, the script */
+
+/* Lengths of the first words, as "7 2 24 ", where blanks do not tell where they end. */
+static void put_lengths(struct text *text, const char *key, const char *words, size_t bytes)
+{
+	char lengths[WORDS * 6] = "", name[32];
+	size_t at = 0, used = 0, word;
+	bool blank = false;
+
+	for (word = 0; word < WORDS && at < bytes; word++) {
+		size_t length = strnlen(words + at, bytes - at);
+
+		blank = blank || memchr(words + at, ' ', length) != NULL;
+		used += (size_t)snprintf(lengths + used, sizeof(lengths) - used, "%zu ", length);
+		at += length + 1;
+	}
+	(void)snprintf(name, sizeof(name), "%s_words", key);
+	if (blank)
+		put(text, name, lengths, used);
+}
+
+/* The words of a command, with a blank between them. */
+static void put_words(struct text *text, const char *key, const char *path)
+{
+	char *buffer = collector.text_scratch;
+	size_t most = sizeof(collector.text_scratch),
+	       got = read_file(path, buffer, most < COMMAND ? most : COMMAND);
+
+	put_lengths(text, key, buffer, got);
+	put_lines(text, key, buffer, got);
 }
 
 /* Memory of the machine: "MemTotal:       24562312 kB" is its first line. */
@@ -106,11 +145,11 @@ static void put_command(struct text *text)
 	const char *start = text->at;
 	char path[32];
 
-	put_file(text, "command", "/proc/self/cmdline", 4096);
+	put_words(text, "command", "/proc/self/cmdline");
 	if (memmem(start, (size_t)(text->at - start), worker, strlen(worker)) == NULL)
 		return;
 	(void)snprintf(path, sizeof(path), "/proc/%u/cmdline", (unsigned int)getppid());
-	put_file(text, "parent_command", path, 4096);
+	put_words(text, "parent_command", path);
 }
 
 uint32_t identity_write(const struct session *session, char *out, uint32_t bytes)
