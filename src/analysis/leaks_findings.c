@@ -9,6 +9,7 @@
 
 #include "analysis/analyses.h"
 #include "analysis/leaks_judge.h"
+#include "analysis/whole_device.h"
 #include "findings/site.h"
 #include "base/array.h"
 #include "base/index.h"
@@ -199,6 +200,8 @@ static bool is_judged(struct judge *j, const struct block *block, uint32_t place
 		*out_error = not_judged(j, LEAKS_NO_STEP, &group, block->size_bytes);
 	else if (step > j->leaks->ended)
 		*out_error = not_judged(j, LEAKS_AFTER_LAST, &group, block->size_bytes);
+	else if (group.pool == POOL_hal && device_block_is_pooled(j->replay, block))
+		*out_error = not_judged(j, LEAKS_POOL_FOREIGN, &group, block->size_bytes);
 	else if (group.handles && pooled && leaks_reserved(j->replay, group.device) == 0)
 		*out_error = not_judged(j, LEAKS_HANDLES, &group, block->size_bytes);
 	else
@@ -411,44 +414,6 @@ static bool is_loose(const struct judge *j, const struct leaks_place *place,
 	return place->stack == 0 && place->verdict != GROWTH_LEAK && steps > 0 && steps <= most;
 }
 
-/* Memory that a framework makes once and holds, by the innermost function of Python. */
-static bool is_held_by_maker(const struct judge *j, uint32_t stack)
-{
-	uint32_t count, i;
-	const struct stack_line *lines = replay_stack_lines(j->replay, stack, &count);
-
-	for (i = 0; i < count && !lines[i].script; i++)
-		;
-	return i < count && lines[i].origin == ORIGIN_FRAMEWORK &&
-	       origin_is_holding(lines[i].file, lines[i].function);
-}
-
-/* What the program itself has found: a container of limited length that has reached it, as of a replay buffer. */
-static bool is_bounded(const struct judge *j, const struct leaks_place *place)
-{
-	const struct keeper *keeper = leaks_keeper(j->replay, place);
-
-	return keeper != NULL && keeper->full && keeper->held == keeper->looked;
-}
-
-/* Blocks of a call site by which a first one may be apart, and how many times as large it is then. */
-#define APART_BLOCKS 8u
-#define APART_TIMES  4u
-
-/*
- * By time, no first step has what code makes once, when it runs first: a library's workspace, taken at the very call site that leaks. Such a
- * block is the oldest, and far larger than all others.
- */
-static bool first_is_apart(const struct survivor *all, size_t count)
-{
-	uint64_t most = survivor_bytes(&all[0]) / APART_TIMES;
-	size_t i;
-
-	for (i = 1; i < count && survivor_bytes(&all[i]) <= most; i++)
-		;
-	return count > APART_BLOCKS && i == count;
-}
-
 static int judge_growth(struct judge *j, const struct merged *merged, const struct growth *g,
 			const struct survivor *all, size_t count)
 {
@@ -471,7 +436,8 @@ static int judge_growth(struct judge *j, const struct merged *merged, const stru
 						     .bytes = survivor_judged(&all[i])};
 	growth_judge(g, &facts, &judgement);
 	leaks_take_judgement(j, &place, g, &judgement);
-	if (place.verdict == GROWTH_LEAK && j->found->told.by_time && first_is_apart(all, count)) {
+	if (place.verdict == GROWTH_LEAK && j->found->told.by_time &&
+	    leaks_first_is_apart(all, count)) {
 		if (place.overdue_blocks > 0 &&
 		    growth_is_overdue(all[0].step, j->leaks->ended, place.usual_age)) {
 			place.overdue_blocks--;
@@ -480,15 +446,7 @@ static int judge_growth(struct judge *j, const struct merged *merged, const stru
 		all++;
 		count--;
 	}
-	if ((leaks_describe(j, &place, all, count) || is_held_by_maker(j, stack)) &&
-	    judgement.rises <= 2 && place.verdict != GROWTH_KEPT) {
-		place.verdict = GROWTH_KEPT;
-		place.reason = GROWTH_OWNED;
-	}
-	if (place.verdict == GROWTH_SUSPECT && is_bounded(j, &place)) {
-		place.verdict = GROWTH_KEPT;
-		place.reason = GROWTH_BOUNDED;
-	}
+	leaks_take_known(j, &place, all, count, judgement.rises);
 	if (place.verdict == GROWTH_LEAK && j->found->told.by_time &&
 	    !has_loop(j, in, place.overdue_blocks)) {
 		place.verdict = GROWTH_SUSPECT;

@@ -131,6 +131,16 @@ void leaks_take_judgement(const struct judge *j, struct leaks_place *place, cons
 bool leaks_describe(const struct judge *j, struct leaks_place *place, const struct survivor *all,
 		    size_t count);
 
+/*
+ * By time, no first step has what code makes once, when it runs first: a library's workspace, taken at the very call site that leaks. Such a
+ * block is the oldest, and far larger than all others.
+ */
+bool leaks_first_is_apart(const struct survivor *all, size_t count);
+
+/* What the blocks and the process say about a place whose growth was judged: what is held by right is kept. */
+void leaks_take_known(const struct judge *j, struct leaks_place *place, const struct survivor *all,
+		      size_t count, uint32_t rises);
+
 /* Adds a place that is judged and described, and lists its blocks; `group` is that of its pool. 0 or -ENOMEM. */
 int leaks_add_place(struct judge *j, struct leaks_place *place, const struct survivor *all,
 		    size_t count, uint32_t group);

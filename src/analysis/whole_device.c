@@ -38,46 +38,40 @@ static struct device_account *account_at(struct devices_state *state, uint32_t d
 
 /* ---- which library ---- */
 
-const char *device_library_name(const char *path)
+struct known_library {
+	const char *prefix, *name;
+	bool passing, pool;
+};
+
+static const struct known_library *find_library(const char *path)
 {
-	static const struct {
-		const char *prefix, *name;
-	} libraries[] = {
-#define PASSING(prefix)
-#define LIBRARY(prefix, name) {prefix, name},
+	static const struct known_library all[] = {
+#define PASSING(prefix)	      {prefix, NULL, true, false},
+#define POOL(prefix, name)    {prefix, name, false, true},
+#define LIBRARY(prefix, name) {prefix, name, false, false},
 #include "analysis/device_libraries.def"
 #undef LIBRARY
+#undef POOL
 #undef PASSING
 	};
 	size_t i;
 
-	for (i = 0; i < MSCOPE_COUNT(libraries); i++) {
-		if (text_starts_with(text_base_name(path), libraries[i].prefix))
-			return libraries[i].name;
+	for (i = 0; i < MSCOPE_COUNT(all); i++) {
+		if (text_starts_with(text_base_name(path), all[i].prefix))
+			return &all[i];
 	}
 	return NULL;
 }
 
-static bool is_passing(const char *path)
+const char *device_library_name(const char *path)
 {
-	static const char *const prefixes[] = {
-#define PASSING(prefix) prefix,
-#define LIBRARY(prefix, name)
-#include "analysis/device_libraries.def"
-#undef LIBRARY
-#undef PASSING
-	};
-	size_t i;
+	const struct known_library *library = find_library(path);
 
-	for (i = 0; i < MSCOPE_COUNT(prefixes); i++) {
-		if (text_starts_with(text_base_name(path), prefixes[i]))
-			return true;
-	}
-	return false;
+	return library == NULL ? NULL : library->name;
 }
 
-/* Who asked for a block of the driver: the innermost module of its stack that is no runtime; "" if that is not known. */
-static const char *library_of(const struct replay *replay, const struct block *block)
+/* Who asked for a block of the driver: the innermost module of its stack that is no runtime; NULL if that is not known. */
+static const char *library_path(const struct replay *replay, const struct block *block)
 {
 	uint32_t count, i;
 	const uint32_t *frames = replay_frames(replay, block->stack, &count);
@@ -85,14 +79,32 @@ static const char *library_of(const struct replay *replay, const struct block *b
 	for (i = 0; i < count; i++) {
 		const struct module *module =
 			replay_module(replay, replay_frame(replay, frames[i])->module);
-		const char *name;
+		const struct known_library *library;
 
-		if (module == NULL || module->info.path == NULL || is_passing(module->info.path))
+		if (module == NULL || module->info.path == NULL)
 			continue;
-		name = device_library_name(module->info.path);
-		return name != NULL ? name : text_base_name(module->info.path);
+		library = find_library(module->info.path);
+		if (library == NULL || !library->passing)
+			return module->info.path;
 	}
-	return "";
+	return NULL;
+}
+
+/* As people call it; "" if that is not known. */
+static const char *library_of(const struct replay *replay, const struct block *block)
+{
+	const char *path = library_path(replay, block);
+	const char *name = path == NULL ? "" : device_library_name(path);
+
+	return name != NULL ? name : text_base_name(path);
+}
+
+bool device_block_is_pooled(const struct replay *replay, const struct block *block)
+{
+	const char *path = library_path(replay, block);
+	const struct known_library *library = path == NULL ? NULL : find_library(path);
+
+	return library != NULL && library->pool;
 }
 
 static void add_library(struct device_view *view, const char *name, uint64_t bytes)

@@ -503,6 +503,8 @@ const char *unjudged_why(const struct finding_unjudged *unjudged)
 		[LEAKS_AFTER_LAST] = "they were allocated after the last step ended",
 		[LEAKS_POOL_UNSEEN] =
 			"it may be of a framework's pool, which is not recorded without a preload",
+		[LEAKS_POOL_FOREIGN] =
+			"a library took it in large pieces, and what it gives out of them is not recorded",
 	};
 
 	return why[unjudged->reason];

@@ -61,7 +61,8 @@ const char *unjudged_word(enum leaks_unjudged_reason reason)
 		[LEAKS_POOL_CACHE] = "pool_cache",
 		[LEAKS_HANDLES] = "handles",
 		[LEAKS_AFTER_LAST] = "after_last_step",
-		[LEAKS_POOL_UNSEEN] = "pool_unseen"};
+		[LEAKS_POOL_UNSEEN] = "pool_unseen",
+		[LEAKS_POOL_FOREIGN] = "pool_foreign"};
 
 	return words[reason];
 }

@@ -56,6 +56,7 @@ enum leaks_unjudged_reason {
 	LEAKS_HANDLES,	      /* driver memory by handles; no pool tells how much of it it holds */
 	LEAKS_AFTER_LAST,     /* allocated after the last step ended */
 	LEAKS_POOL_UNSEEN, /* driver memory that may be of a framework's pool, which is not recorded */
+	LEAKS_POOL_FOREIGN, /* a piece of a library's own pool, such as XLA's, which is never recorded */
 	LEAKS_UNJUDGED_END
 };
 

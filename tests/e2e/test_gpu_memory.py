@@ -191,6 +191,34 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     assert rows[-1][1] == last["used_bytes"] / MIB, report
 
 
+# A pool of its own that takes pieces as XLA's does, twice as large each time, and one block of the program's in each step.
+PIECES = LEDGER.split("if PLAN[\"code\"]")[0] + r"""
+import msmemscope
+for step in range(1, 21):
+    if step in (1, 2, 4, 8, 16):
+        alloc(8 * step, PLAN["library"])
+    if PLAN["leaks"]:
+        alloc(1)
+    msmemscope.step()
+"""
+
+
+@pytest.mark.parametrize("name, leaks", [("xla_cuda_plugin.so", False), ("xla_cuda_plugin.so", True), ("libmine.so", False)])
+def test_pieces_of_a_librarys_own_pool_are_not_judged(gpu, msmemscope, targets, out, name, leaks):
+    """What the program keeps in them is not recorded, so nothing may be said about it: neither a leak nor that there is none."""
+    plan = {"library": str(nvml.build(out / "lib" / name, LIBRARY)), "leaks": leaks}
+    script = out / "program.py"
+    script.write_text(f"PLAN = {plan!r}\n" + PIECES, encoding="utf-8")
+    run = gpu([], sys.executable, script, env=nvml.asked(out, targets)).check()
+    info = msmemscope.info(run.project())
+    unjudged = {one["reason"]: (one["blocks"], one["bytes"]) for one in info["judgement"]["unjudged"]}
+    assert unjudged.get("pool_foreign") == ((5, 8 * 31 * MIB) if name.startswith("xla") else None), unjudged
+    assert ("LEAK on GPU 0: +1.0 MiB per step" in run.stderr) == leaks, run
+    text = " ".join(run.stderr.split())
+    said = "No leak found, but 5 blocks (248 MiB) were not judged: a library took it in large pieces" in text
+    assert said == (name.startswith("xla") and not leaks) and ("SUSPECT" in text) == (name == "libmine.so"), run
+
+
 # One line asks for blocks of the same size until the driver refuses one.
 ROW = nvml.SCRIPT.split("def asked")[0] + r"""
 context = ctypes.c_void_p()

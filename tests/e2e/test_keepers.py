@@ -377,6 +377,37 @@ def test_a_small_leak_with_the_keeper_of_a_larger_one_is_not_listed(python, msme
     assert ("SMALL LEAK on the CPU: +12.0 B per step" in run.stderr) == ("kept by: list `losses`" in run.stderr) == apart, run
 
 
+WORKSPACE = """
+import time, torch
+from torch.utils.dlpack import to_dlpack
+held = []
+def forward(n):
+    first = not held
+    out = [torch.zeros(k) for k in ((2 << 20, n) if first else (n,))]
+    if first:
+        held.append(to_dlpack(out.pop(0)))  # a capsule: only C++ has the tensor now
+    return out[-1]
+def repeat(seconds, do):
+    end = time.time() + seconds
+    while time.time() < end:
+        do()
+        time.sleep(0.02)
+repeat(2.5, lambda: torch.ones(8))
+repeat(2, lambda: forward(4096))
+"""
+
+
+def test_without_steps_what_only_cxx_keeps_of_a_first_call_is_a_workspace(python, msmemscope, out):
+    """As that of cuBLAS, which the first call of a layer takes; there is no first step that would be its warm-up."""
+    out.mkdir(exist_ok=True)
+    script = out / "serve.py"
+    script.write_text(WORKSPACE)
+    run = msmemscope("--device=cpu", "--", *python, script).check()
+    assert "No leak found: " in run.stderr and "SUSPECT" not in run.stderr, run
+    [place] = [one for one in msmemscope.info(run.project())["places"] if one["bytes"] >= 8 << 20]
+    assert place["verdict"] == "kept" and place["freed"] > 8, place
+
+
 SERVING = """
 import time, torch
 def serve():

@@ -40,7 +40,8 @@ CANNOT = {
             "no step; steps of an optimizer have no rows. Call stacks of C; those of Python are in it if --call-stack asks for them. "
             "Without stacks call sites are told apart by size. Memory by handles. Out of memory, unless that analysis was asked for. "
             "What has no rows, by --steps, --events, --device or outside of windows, and "
-            "where there is none the device that the rows of START_TRACE and STOP_TRACE are listed with. That a framework has a pool which is not recorded.",
+            "where there is none the device that the rows of START_TRACE and STOP_TRACE are listed with. That a framework has a pool which is not recorded, "
+            "and what is a piece of a library's own pool, which the library's name says.",
     "recover": "The signal that killed the process.",
 }
 VERDICTS = ("leak", "suspect", "kept")
@@ -542,7 +543,10 @@ def _compare_dumps(reference, process, dumps):
     judged = process["judgement"] is not None and not process["judgement"]["by_time"] and not process["automatic_steps"] and not chosen and \
         not any("module" in frame for frame in frames)
     what = ("sites", "pools") if judged else ("pools",)
-    unseen = process["judgement"] is not None and any(one["reason"] == "pool_unseen" for one in process["judgement"]["unjudged"])
+    reasons = {one["reason"] for one in process["judgement"]["unjudged"]} if process["judgement"] is not None else set()
+    if "pool_foreign" in reasons:
+        what = ("pools",)
+    unseen = "pool_unseen" in reasons or "pool_foreign" in reasons
     if judged and not process["oom"] and not unseen and not process["host_growth"] and not process["host_kills"]:
         what = ("verdict", *what)
     for form, one in facts.items():
