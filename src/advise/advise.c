@@ -111,9 +111,7 @@ static int best_first(const void *a, const void *b)
 {
 	const struct advise_offer *x = a, *y = b;
 
-	if (x->peak != y->peak)
-		return x->peak < y->peak ? -1 : 1;
-	return x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
+	return ORDER_UP(x->peak, y->peak) ?: ORDER_UP(x->seconds, y->seconds);
 }
 
 /* What is known to take less; of those whose time is not known the one that changes least. */

@@ -639,7 +639,7 @@ static int by_number(const void *a, const void *b)
 {
 	const struct advise_node *x = a, *y = b;
 
-	return x->number < y->number ? -1 : x->number > y->number;
+	return ORDER_UP(x->number, y->number);
 }
 
 /* Whether a block went right after another one had come, before anything else of its pool did. */

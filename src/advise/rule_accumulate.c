@@ -57,13 +57,6 @@ static struct pass *pass_of(const struct work *work, uint32_t call)
 	return low < work->pass_count && work->passes[low].call == call ? &work->passes[low] : NULL;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const size_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 /* The first dimension of what forward passes were given; 0: not known, or not the same for all. */
 static void find_batches(struct work *work)
 {
@@ -268,7 +261,7 @@ static int prepare(struct work *work)
 	for (size_t i = 0; i < record->node_count; i++)
 		if (record->nodes[i].runs != ADVISE_NEVER)
 			work->runs[work->run_count++] = record->nodes[i].runs;
-	qsort(work->runs, work->run_count, sizeof(*work->runs), by_value);
+	qsort(work->runs, work->run_count, sizeof(*work->runs), order_u64);
 	for (size_t i = 0; i < record->block_count && status == 0; i++) {
 		const struct advise_block *block = &record->blocks[i];
 

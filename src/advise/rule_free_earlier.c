@@ -38,7 +38,7 @@ static int by_moment(const void *a, const void *b)
 	const struct advise_node *x = *(const struct advise_node *const *)a;
 	const struct advise_node *y = *(const struct advise_node *const *)b;
 
-	return x->runs < y->runs ? -1 : x->runs > y->runs;
+	return ORDER_UP(x->runs, y->runs);
 }
 
 static bool find_runs(struct work *work)

@@ -7,14 +7,6 @@
 #include "base/array.h"
 #include "base/index.h"
 
-static int by_id(const void *a, const void *b)
-{
-	const struct block *x = *(const struct block *const *)a,
-			   *y = *(const struct block *const *)b;
-
-	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
-}
-
 /* The order asked for, then that of bytes, then that of the first block. */
 static int by_order(const void *a, const void *b, void *arg)
 {
@@ -126,7 +118,7 @@ int alive_find(const struct replay *replay, const struct alive_choice *choice, s
 		alive.blocks[alive.block_count++] = block;
 		alive.bytes += block->size_bytes;
 	}
-	qsort(alive.blocks, alive.block_count, sizeof(const struct block *), by_id);
+	qsort(alive.blocks, alive.block_count, sizeof(const struct block *), block_order);
 	if (make_groups(&alive) < 0)
 		goto fail;
 	if (alive.group_count > 1)

@@ -133,14 +133,6 @@ static void enlist(struct analyses *analyses, int id)
 	analyses->observer.rows |= table[id]->rows;
 }
 
-static int by_allocation(const void *a, const void *b)
-{
-	const struct block *x = *(const struct block *const *)a,
-			   *y = *(const struct block *const *)b;
-
-	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
-}
-
 /*
  * An analysis that begins in the middle of a run first hears of the blocks that later changes are about, in the order of their
  * allocation: of those that live, after stop() of those that lived then.
@@ -158,7 +150,7 @@ static int observe_live(const struct analysis *analysis, void *state, struct rep
 		return -ENOMEM;
 	while ((block = replay_next_observed(replay, &cursor)) != NULL)
 		blocks[count++] = block;
-	qsort(blocks, count, sizeof(*blocks), by_allocation);
+	qsort(blocks, count, sizeof(*blocks), block_order);
 	for (i = 0; i < count && r == 0; i++)
 		r = analysis->block(state, replay, BLOCK_ADDED, blocks[i],
 				    replay_usage(replay, blocks[i]), blocks[i]->owner);

@@ -636,13 +636,6 @@ static uint64_t next_device(const struct compare *compare, uint64_t from)
 
 /* ---- devices ---- */
 
-static int by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* The devices whose memory a run used, each once; the host is none. Returns how many. */
 static size_t list_devices(const struct ledger *ledger, uint32_t *out)
 {
@@ -655,7 +648,7 @@ static size_t list_devices(const struct ledger *ledger, uint32_t *out)
 			out[count++] = device;
 	}
 	if (count > 0)
-		qsort(out, count, sizeof(*out), by_number);
+		qsort(out, count, sizeof(*out), order_u32);
 	for (i = 0; i < count; i++) {
 		if (i == 0 || out[i] != out[kept - 1])
 			out[kept++] = out[i];
@@ -692,7 +685,7 @@ static int match_devices(struct compare *compare)
 	count = list_devices(base, first);
 	apart = count > 0 && list_devices(&other->ledger, second) == count;
 	for (i = 0; i < count && apart; i++)
-		apart = bsearch(&first[i], second, count, sizeof(*second), by_number) == NULL;
+		apart = bsearch(&first[i], second, count, sizeof(*second), order_u32) == NULL;
 	for (i = 0; i < other->count && apart; i++)
 		other->calls[i].device = renamed(other->calls[i].device, second, first, count);
 	for (i = 0; i < other->ledger.pool_count && apart; i++)

@@ -142,9 +142,7 @@ static int compare_tensors(const void *a, const void *b)
 {
 	const struct finding_layer_tensor *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return ORDER_DOWN(x->bytes, y->bytes) ?: strcmp(x->name, y->name);
 }
 
 static int add_module(const struct piece *pieces, const struct layer_module *module,

@@ -188,9 +188,7 @@ static int by_device(const void *a, const void *b)
 {
 	const struct finding_fluctuation *x = a, *y = b;
 
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	return (int)x->event_type - (int)y->event_type;
+	return ORDER_UP(x->device, y->device) ?: ORDER_UP(x->event_type, y->event_type);
 }
 
 static void add_share(const struct extreme *extreme, struct findings *found,

@@ -153,13 +153,6 @@ void device_level_restart(struct device_level *level)
 	level->peak_step = level->point_count = level->stride = level->skipped = 0;
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 /* The median: a sample and what was known of the process at that moment may lie a call apart. */
 static uint64_t beside(const struct device_level *level)
 {
@@ -169,7 +162,7 @@ static uint64_t beside(const struct device_level *level)
 	if (count == 0)
 		return 0;
 	memcpy(sorted, level->beside, count * sizeof(sorted[0]));
-	qsort(sorted, count, sizeof(sorted[0]), by_bytes);
+	qsort(sorted, count, sizeof(sorted[0]), order_u64);
 	return sorted[count / 2];
 }
 

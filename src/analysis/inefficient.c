@@ -119,13 +119,6 @@ static struct waste_place *all_of(struct inefficient *s, const struct waste_plac
 
 /* ---- what a pool holds ---- */
 
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* Nobody will ask for most of what the pool held once. */
 static int trim(struct inefficient *s, struct waste_pool *pool)
 {
@@ -143,7 +136,7 @@ static int trim(struct inefficient *s, struct waste_pool *pool)
 			since[count++] = s->threads[i].since;
 	}
 	since[count++] = s->group_since;
-	qsort(since, count, sizeof(*since), by_number);
+	qsort(since, count, sizeof(*since), order_u64);
 	tide_trim(&pool->tide, since, count);
 	free(since);
 	pool->trim_at = 2 * pool->tide.count + s->place_count + TRIM_AT;

@@ -54,13 +54,10 @@ static int by_price(const void *a, const void *b)
 {
 	const struct priced *x = a, *y = b;
 
-	if (x->saved != y->saved)
-		return x->saved > y->saved ? -1 : 1;
-	if (x->step_saved != y->step_saved)
-		return x->step_saved > y->step_saved ? -1 : 1;
-	if (x->place->bytes != y->place->bytes)
-		return x->place->bytes > y->place->bytes ? -1 : 1;
-	return x->place->first < y->place->first ? -1 : x->place->first > y->place->first;
+	return ORDER_DOWN(x->saved, y->saved) ?:
+	       ORDER_DOWN(x->step_saved, y->step_saved) ?:
+	       ORDER_DOWN(x->place->bytes, y->place->bytes) ?:
+	       ORDER_UP(x->place->first, y->place->first);
 }
 
 static void priced_fini(struct priced_pool *pools, size_t count)

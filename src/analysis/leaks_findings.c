@@ -253,7 +253,7 @@ static int by_step(const void *a, const void *b)
 {
 	const struct growth_survivor *x = a, *y = b;
 
-	return x->step < y->step ? -1 : x->step > y->step;
+	return ORDER_UP(x->step, y->step);
 }
 
 /* Blocks of one call site may be of many layers. */
@@ -715,13 +715,6 @@ static int judge_pools(struct judge *j)
 
 /* ---- all together ---- */
 
-static int by_length(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 static double median_seconds(const struct leaks *leaks)
 {
 	uint64_t lengths[MSCOPE_COUNT(leaks->lengths)];
@@ -731,7 +724,7 @@ static double median_seconds(const struct leaks *leaks)
 	if (leaks->length_count == 0)
 		return 0;
 	memcpy(lengths, leaks->lengths, leaks->length_count * sizeof(lengths[0]));
-	qsort(lengths, leaks->length_count, sizeof(lengths[0]), by_length);
+	qsort(lengths, leaks->length_count, sizeof(lengths[0]), order_u64);
 	return (double)lengths[leaks->length_count / 2] / 1e9;
 }
 
@@ -811,9 +804,7 @@ static int by_device(const void *a, const void *b)
 {
 	const struct leaks_pool *x = a, *y = b;
 
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	return (int)x->pool - (int)y->pool;
+	return ORDER_UP(x->device, y->device) ?: ORDER_UP(x->pool, y->pool);
 }
 
 static int finish(struct judge *j)

@@ -68,7 +68,7 @@ static int by_start(const void *a, const void *b)
 {
 	const struct range *x = a, *y = b;
 
-	return (x->start > y->start) - (x->start < y->start);
+	return ORDER_UP(x->start, y->start);
 }
 
 /* The driver's block that an address lies in; NULL if there is none. */
@@ -201,7 +201,7 @@ static int most_first(const void *a, const void *b)
 {
 	const struct finding_oom_pool *x = a, *y = b;
 
-	return (x->reserved_bytes < y->reserved_bytes) - (x->reserved_bytes > y->reserved_bytes);
+	return ORDER_DOWN(x->reserved_bytes, y->reserved_bytes);
 }
 
 /* Totals of pools may be old: a pool that emptied its cache tells so only with its next block. No pool has more than the driver gave. */

@@ -449,11 +449,9 @@ static int peaks_by_bytes(const void *a, const void *b)
 {
 	const struct peak *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	return x->pool - y->pool;
+	return ORDER_DOWN(x->bytes, y->bytes) ?:
+	       ORDER_UP(x->device, y->device) ?:
+	       ORDER_UP(x->pool, y->pool);
 }
 
 void peaks_fini(struct peaks *peaks)

@@ -133,9 +133,7 @@ static int most_first(const void *a, const void *b)
 {
 	const struct device_library *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return ORDER_DOWN(x->bytes, y->bytes) ?: strcmp(x->name, y->name);
 }
 
 /* Splits driver memory outside of pools by who asked for it. A page that blocks share is the first one's. */
@@ -825,7 +823,7 @@ static int by_number(const void *a, const void *b)
 {
 	const struct finding_device_memory *x = a, *y = b;
 
-	return (x->device > y->device) - (x->device < y->device);
+	return ORDER_UP(x->device, y->device);
 }
 
 static int find(const void *arg, struct replay *replay, struct findings *out)

@@ -29,6 +29,26 @@ static inline uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/*
+ * What functions for qsort() and bsearch() are made of, the most important key first:
+ *
+ *     return ORDER_DOWN(x->bytes, y->bytes) ?: ORDER_UP(x->device, y->device) ?: strcmp(x->name, y->name);
+ *
+ * UP: the smaller number first, of bools the one that is false. Arguments are evaluated twice.
+ */
+#define ORDER_UP(x, y)	 (((x) > (y)) - ((x) < (y)))
+#define ORDER_DOWN(x, y) ORDER_UP(y, x)
+
+static inline int order_u64(const void *a, const void *b)
+{
+	return ORDER_UP(*(const uint64_t *)a, *(const uint64_t *)b);
+}
+
+static inline int order_u32(const void *a, const void *b)
+{
+	return ORDER_UP(*(const uint32_t *)a, *(const uint32_t *)b);
+}
+
 /* a - b, and not less than 0. */
 static inline uint64_t less_u64(uint64_t a, uint64_t b)
 {

@@ -80,11 +80,6 @@ static int add_word(struct adding *adding, const char *word)
 	return r;
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Names of projects carry the time at which their process began: msmemscope_PID_STAMP_VENDOR. */
 static void find_stamp(struct adding *adding)
 {
@@ -327,7 +322,7 @@ int cmd_store(const struct options *options)
 		cli_say("no memory");
 		adding.worst = MSCOPE_EXIT_FAILED;
 	} else {
-		qsort(adding.items, adding.count, sizeof(char *), by_text);
+		qsort(adding.items, adding.count, sizeof(char *), text_order);
 		find_stamp(&adding);
 	}
 	for (i = 0; r == 0 && i < adding.count && adding.failure.code == 0; i++) {

@@ -229,9 +229,7 @@ static int by_bytes(const void *a, const void *b)
 {
 	const struct dry_site *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return strcmp(x->site, y->site);
+	return ORDER_DOWN(x->bytes, y->bytes) ?: strcmp(x->site, y->site);
 }
 
 static void take_sites(struct dry_result *result, const struct findings *found,

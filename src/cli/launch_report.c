@@ -54,9 +54,7 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct launch_report_run *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return strcmp(x->project, y->project);
+	return ORDER_UP(x->rank, y->rank) ?: strcmp(x->project, y->project);
 }
 
 /* The project of the process that the screen names first. */

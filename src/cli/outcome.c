@@ -252,9 +252,7 @@ static int by_rank(const void *a, const void *b)
 	const struct digest *x = *(const struct digest *const *)a,
 			    *y = *(const struct digest *const *)b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return x->pid < y->pid ? -1 : x->pid > y->pid;
+	return ORDER_UP(x->rank, y->rank) ?: ORDER_UP(x->pid, y->pid);
 }
 
 static int make_document(const struct outcome *outcome, struct strbuf *out)

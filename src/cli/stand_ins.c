@@ -120,13 +120,6 @@ static struct library *owner(struct stand_ins *all, const struct elf_symbol *sym
 	return best;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	const char *const *x = a, *const *y = b;
-
-	return strcmp(*x, *y);
-}
-
 static int by_function(const void *a, const void *b)
 {
 	const struct elf_stub_function *x = a, *y = b;
@@ -138,8 +131,8 @@ static int by_function(const void *a, const void *b)
 
 static bool is_written(const struct stand_ins *all, const char *name)
 {
-	return bsearch(&name, all->written, all->written_count, sizeof(*all->written), by_name) !=
-	       NULL;
+	return bsearch(&name, all->written, all->written_count, sizeof(*all->written),
+		       text_order) != NULL;
 }
 
 static int add_version(struct library *library, const char *version)
@@ -259,7 +252,7 @@ static int read_core(struct stand_ins *all, const char *path, struct mscope_erro
 			all->written[all->written_count++] = all->core.symbols[i].name;
 	}
 	if (r == 0)
-		qsort(all->written, all->written_count, sizeof(*all->written), by_name);
+		qsort(all->written, all->written_count, sizeof(*all->written), text_order);
 	return r;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/pager.h"
 #include "cli/whatif_input.h"
@@ -50,13 +51,6 @@ static bool one_number(const char *a, const char *b, uint64_t *out_a, uint64_t *
 	return found;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL ? path : slash + 1;
-}
-
 /* The batch of run `i` and of run `k`, by what differs between them. */
 static bool guess(const struct whatif_input *inputs, char *const *words, size_t i, size_t k,
 		  uint64_t *out_i, uint64_t *out_k)
@@ -64,7 +58,7 @@ static bool guess(const struct whatif_input *inputs, char *const *words, size_t 
 	if (inputs[i].command[0] != '\0' && inputs[k].command[0] != '\0' &&
 	    one_number(inputs[i].command, inputs[k].command, out_i, out_k))
 		return true;
-	return one_number(base_name(words[i]), base_name(words[k]), out_i, out_k);
+	return one_number(text_base_name(words[i]), text_base_name(words[k]), out_i, out_k);
 }
 
 static bool find_batches(const struct options *options, const struct whatif_input *inputs,

@@ -39,7 +39,7 @@ static int by_pid(const void *a, const void *b)
 {
 	const struct host_entry *x = a, *y = b;
 
-	return x->pid < y->pid ? -1 : x->pid > y->pid;
+	return ORDER_UP(x->pid, y->pid);
 }
 
 static const struct host_entry *entry_of(const struct host_entry *all, size_t count, uint32_t pid)

@@ -37,11 +37,6 @@ static void names_fini(struct names *names)
 	*names = (struct names){0};
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Adds the paths of what fits the pattern in `directory`, sorted. A directory that does not exist has nothing in it. */
 static int list(const char *directory, const char *pattern, bool directories, struct names *out)
 {
@@ -69,7 +64,7 @@ static int list(const char *directory, const char *pattern, bool directories, st
 	}
 	(void)closedir(dir);
 	if (out->count > before)
-		qsort(out->all + before, out->count - before, sizeof(*out->all), by_name);
+		qsort(out->all + before, out->count - before, sizeof(*out->all), text_order);
 	return r;
 }
 
@@ -312,7 +307,7 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct input_rank *x = a, *y = b;
 
-	return x->rank < y->rank ? -1 : x->rank > y->rank;
+	return ORDER_UP(x->rank, y->rank);
 }
 
 int input_ranks(const char *word, struct input_rank **out, size_t *out_count)

@@ -182,7 +182,7 @@ static int by_age(const void *a, const void *b)
 {
 	const struct finding_block *x = a, *y = b;
 
-	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
+	return ORDER_UP(x->allocation_id, y->allocation_id);
 }
 
 static size_t copy_examples(const struct findings *found, const struct finding_range *range,
@@ -327,11 +327,9 @@ static int by_bytes(const void *a, const void *b)
 {
 	const struct finding_holder *x = a, *y = b;
 
-	if (x->rest != y->rest)
-		return x->rest ? 1 : -1;
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return strcmp(x->place, y->place);
+	return ORDER_UP(x->rest, y->rest) ?:
+	       ORDER_DOWN(x->bytes, y->bytes) ?:
+	       strcmp(x->place, y->place);
 }
 
 static int join_holders(struct findings *found, struct finding_range *range, uint64_t all_bytes)
@@ -371,11 +369,9 @@ static int most_oom_bytes(const void *a, const void *b)
 {
 	const struct finding_oom_place *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	if (x->pool != y->pool)
-		return x->pool < y->pool ? -1 : 1;
-	return strcmp(x->place, y->place);
+	return ORDER_DOWN(x->bytes, y->bytes) ?:
+	       ORDER_UP(x->pool, y->pool) ?:
+	       strcmp(x->place, y->place);
 }
 
 static int join_oom_places(struct findings *found, struct finding_range *range)

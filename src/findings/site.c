@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/shown.h"
+#include "base/text.h"
 #include "symbols/demangle.h"
 
 /* A function that is longer than both of its ends loses its middle. */
@@ -17,13 +18,6 @@ uint32_t site_of(struct replay *replay, uint32_t stack)
 
 /* ---- one frame ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL || slash[1] == '\0' ? path : slash + 1;
-}
-
 /* "torch.nn.functional" of ".../site-packages/torch/nn/functional.py", else the name of the file. */
 static void add_package(const char *file, struct strbuf *out)
 {
@@ -36,7 +30,7 @@ static void add_package(const char *file, struct strbuf *out)
 		if (from != NULL)
 			from = strchr(from + 1, '/');
 	}
-	from = from == NULL ? base_name(file) : from + 1;
+	from = from == NULL ? text_file_name(file) : from + 1;
 	end = strlen(from);
 	if (end > 3 && strcmp(from + end - 3, ".py") == 0)
 		end -= 3;
@@ -182,22 +176,22 @@ static void add_short(const struct stack_line *line, struct strbuf *out)
 	if (line->script && line->origin != ORIGIN_USER) {
 		add_framework(line, out);
 	} else if (line->script) {
-		strbuf_addf(out, "%s:%u", base_name(line->file), line->line);
+		strbuf_addf(out, "%s:%u", text_file_name(line->file), line->line);
 		if (strcmp(line->function, "<module>") != 0) {
 			strbuf_add_char(out, ' ');
 			add_function(line->function, out);
 		}
 	} else if (line->function == NULL) {
-		strbuf_addf(out, "%s+", line->module == NULL ? "?" : base_name(line->module));
+		strbuf_addf(out, "%s+", line->module == NULL ? "?" : text_file_name(line->module));
 		strbuf_add_hex(out, line->offset, 1);
 	} else if (line->origin == ORIGIN_USER || torch_frame(line, out) == TORCH_OTHER) {
 		add_c_function(line, out);
 		if (line->origin != ORIGIN_USER)
 			return;
 		if (line->file != NULL && line->line != 0)
-			strbuf_addf(out, " (%s:%u)", base_name(line->file), line->line);
+			strbuf_addf(out, " (%s:%u)", text_file_name(line->file), line->line);
 		else if (line->module != NULL)
-			strbuf_addf(out, " (%s)", base_name(line->module));
+			strbuf_addf(out, " (%s)", text_file_name(line->module));
 	}
 }
 

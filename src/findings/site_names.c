@@ -109,9 +109,7 @@ static int by_key(const void *a, const void *b)
 	const struct named_site *x = *(const struct named_site *const *)a,
 				*y = *(const struct named_site *const *)b;
 
-	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
-	return x->site < y->site ? -1 : x->site > y->site;
+	return ORDER_UP(x->key, y->key) ?: ORDER_UP(x->site, y->site);
 }
 
 /* The frame at a depth among those that tell something; NULL: there is none. */

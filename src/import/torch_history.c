@@ -63,7 +63,7 @@ static int by_start(const void *a, const void *b)
 {
 	const struct span *x = a, *y = b;
 
-	return x->start < y->start ? -1 : x->start > y->start;
+	return ORDER_UP(x->start, y->start);
 }
 
 struct spans {

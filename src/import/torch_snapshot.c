@@ -263,13 +263,6 @@ static void remove_segment(struct snapshot *s, struct out *out, uint8_t kind, ui
 	put_total(s, out);
 }
 
-static int by_number(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 static void add_cuts(struct snapshot *s, uint64_t address, uint64_t size)
 {
 	struct device *d = s->device;
@@ -288,7 +281,7 @@ static void sort_cuts(struct device *d)
 
 	if (d->cut_count == 0)
 		return;
-	qsort(d->cuts, d->cut_count, sizeof(*d->cuts), by_number);
+	qsort(d->cuts, d->cut_count, sizeof(*d->cuts), order_u64);
 	for (i = 1; i < d->cut_count; i++) {
 		if (d->cuts[i] != d->cuts[to])
 			d->cuts[++to] = d->cuts[i];
@@ -685,9 +678,7 @@ static int by_time(const void *a, const void *b)
 {
 	const struct annotation *x = a, *y = b;
 
-	if (x->time_us != y->time_us)
-		return x->time_us < y->time_us ? -1 : 1;
-	return x->ordinal < y->ordinal ? -1 : x->ordinal > y->ordinal;
+	return ORDER_UP(x->time_us, y->time_us) ?: ORDER_UP(x->ordinal, y->ordinal);
 }
 
 static bool same_text(const struct pickle *pickle, uint32_t a, uint32_t b)

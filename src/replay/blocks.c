@@ -744,14 +744,6 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 
 /* ---- all of them ---- */
 
-static int by_allocation(const void *a, const void *b)
-{
-	const struct block *x = *(const struct block *const *)a,
-			   *y = *(const struct block *const *)b;
-
-	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
-}
-
 struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count)
 {
 	struct block **list = calloc(blocks->live.count + 1, sizeof(*list));
@@ -761,7 +753,7 @@ struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count)
 	while (list != NULL && (entry = live_next(&blocks->live, &cursor)) != NULL)
 		list[count++] = &blocks->all[entry->slot];
 	if (list != NULL)
-		qsort(list, count, sizeof(*list), by_allocation);
+		qsort(list, count, sizeof(*list), block_order);
 	*out_count = count;
 	return list;
 }
@@ -783,7 +775,7 @@ static struct block **unfreed(const struct replay *replay, size_t *out_count)
 		list[count++] = &replay->blocks.all[block - replay->blocks.all];
 	}
 	if (list != NULL)
-		qsort(list, count, sizeof(*list), by_allocation);
+		qsort(list, count, sizeof(*list), block_order);
 	*out_count = count;
 	return list;
 }

@@ -51,13 +51,6 @@ bool ending_is_outside(const struct replay *replay, const struct block *block)
 	return replay->ending.kind == END_STOP && (block->after_end || !is_older(replay, block));
 }
 
-static int by_allocation(const void *a, const void *b)
-{
-	const struct block *const *x = a, *const *y = b;
-
-	return (*x)->allocation_id < (*y)->allocation_id ? -1 : 1;
-}
-
 /* Ends the blocks that were freed since stop(), with rows of this moment, in the order of allocation. */
 static int catch_up_frees(struct replay *replay, const struct trace_event *event)
 {
@@ -73,7 +66,7 @@ static int catch_up_frees(struct replay *replay, const struct trace_event *event
 	}
 	if (r == 0) {
 		undo_mark_slots(replay, remembered);
-		qsort(freed, count, sizeof(*freed), by_allocation);
+		qsort(freed, count, sizeof(*freed), block_order);
 	}
 	for (i = 0; r == 0 && i < count; i++) {
 		struct usage *usage = usages_of(replay, freed[i]->context);

@@ -106,7 +106,7 @@ static int newest_first(const void *a, const void *b)
 	const struct block *x = *(const struct block *const *)a;
 	const struct block *y = *(const struct block *const *)b;
 
-	return (x->allocation_id < y->allocation_id) - (x->allocation_id > y->allocation_id);
+	return ORDER_DOWN(x->allocation_id, y->allocation_id);
 }
 
 static int largest_first(const void *a, const void *b)
@@ -114,9 +114,7 @@ static int largest_first(const void *a, const void *b)
 	const struct block *x = *(const struct block *const *)a;
 	const struct block *y = *(const struct block *const *)b;
 
-	if (x->size_bytes != y->size_bytes)
-		return x->size_bytes < y->size_bytes ? 1 : -1;
-	return newest_first(b, a);
+	return ORDER_DOWN(x->size_bytes, y->size_bytes) ?: newest_first(b, a);
 }
 
 /* How many blocks analysis oom lists; 0: it is not asked for. The program's own choice counts. */

@@ -63,6 +63,15 @@ struct block {
 	bool after_end : 1; /* freed after the end of the program's own code: alive at the end */
 };
 
+/* For qsort() of pointers to blocks: in the order in which they were allocated. */
+static inline int block_order(const void *a, const void *b)
+{
+	const struct block *x = *(const struct block *const *)a,
+			   *y = *(const struct block *const *)b;
+
+	return ORDER_UP(x->allocation_id, y->allocation_id);
+}
+
 /* For which stream and private pool a framework's pool keeps memory. */
 struct pool_place {
 	uint64_t stream;			/* the framework's number; POOL_STREAM_UNKNOWN */

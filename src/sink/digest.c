@@ -127,11 +127,9 @@ static int largest_peak(const void *a, const void *b)
 {
 	const struct digest_pool *x = a, *y = b;
 
-	if (x->peak_bytes != y->peak_bytes)
-		return x->peak_bytes > y->peak_bytes ? -1 : 1;
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	return (int)x->pool - (int)y->pool;
+	return ORDER_DOWN(x->peak_bytes, y->peak_bytes) ?:
+	       ORDER_UP(x->device, y->device) ?:
+	       ORDER_UP(x->pool, y->pool);
 }
 
 static void take_pools(struct digest *out, const struct replay *replay)
@@ -177,7 +175,7 @@ static int by_device(const void *a, const void *b)
 {
 	const struct digest_device *x = a, *y = b;
 
-	return (x->device > y->device) - (x->device < y->device);
+	return ORDER_UP(x->device, y->device);
 }
 
 static void take_devices(struct digest *out, const struct replay *replay)

@@ -37,9 +37,7 @@ static int by_number(const void *a, const void *b)
 	const struct usage *x = *(const struct usage *const *)a,
 			   *y = *(const struct usage *const *)b;
 
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	return (int)x->pool - (int)y->pool;
+	return ORDER_UP(x->device, y->device) ?: ORDER_UP(x->pool, y->pool);
 }
 
 const struct usage **report_pools(const struct replay *replay, size_t *out_count)

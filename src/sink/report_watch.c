@@ -25,9 +25,7 @@ static int by_rank(const void *a, const void *b)
 	const struct change *x = ((const struct stray *)a)->change;
 	const struct change *y = ((const struct stray *)b)->change;
 
-	if (x->handed != y->handed)
-		return x->handed ? 1 : -1;
-	return x->at < y->at ? -1 : x->at > y->at;
+	return ORDER_UP(x->handed, y->handed) ?: ORDER_UP(x->at, y->at);
 }
 
 /* All changes that nobody declared, best first. NULL: none, or no memory. */

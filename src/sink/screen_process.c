@@ -303,9 +303,7 @@ static int by_bytes(const void *a, const void *b)
 {
 	const struct class_sum *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return ORDER_DOWN(x->bytes, y->bytes) ?: strcmp(x->name, y->name);
 }
 
 static void add_to_class(struct class_sum *sums, size_t *count, const char *name, uint64_t bytes)
@@ -472,9 +470,7 @@ static int by_number(const void *a, const void *b)
 	const struct digest_pool *x = *(const struct digest_pool *const *)a,
 				 *y = *(const struct digest_pool *const *)b;
 
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	return (int)x->pool - (int)y->pool;
+	return ORDER_UP(x->device, y->device) ?: ORDER_UP(x->pool, y->pool);
 }
 
 /* Pools beside the one whose peak is shown; the largest, by number of device. */

@@ -98,7 +98,7 @@ static int by_process(const void *a, const void *b)
 {
 	const struct fleet_rank *x = a, *y = b;
 
-	return x->process < y->process ? -1 : x->process > y->process;
+	return ORDER_UP(x->process, y->process);
 }
 
 static struct fleet_rank *rank_of(const struct fleet *fleet, int64_t process)
@@ -217,7 +217,7 @@ static int by_double(const void *a, const void *b)
 {
 	const double *x = a, *y = b;
 
-	return *x < *y ? -1 : *x > *y;
+	return ORDER_UP(*x, *y);
 }
 
 static double middle(const double *sorted, size_t count)
@@ -443,9 +443,7 @@ static int by_stack(const void *a, const void *b)
 {
 	const struct fleet_place *x = a, *y = b;
 
-	if (x->pool != y->pool)
-		return x->pool < y->pool ? -1 : 1;
-	return x->stack < y->stack ? -1 : x->stack > y->stack;
+	return ORDER_UP(x->pool, y->pool) ?: ORDER_UP(x->stack, y->stack);
 }
 
 static int make_places(struct fleet *fleet)

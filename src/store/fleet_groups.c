@@ -413,11 +413,9 @@ static int worst_first(const void *a, const void *b)
 	const struct fleet_group *x = a, *y = b;
 	bool x_leaks = x->why == FLEET_WHY_LEAK, y_leaks = y->why == FLEET_WHY_LEAK;
 
-	if (x_leaks != y_leaks)
-		return x_leaks ? -1 : 1;
-	if (llabs(x->delta_bytes) != llabs(y->delta_bytes))
-		return llabs(x->delta_bytes) > llabs(y->delta_bytes) ? -1 : 1;
-	return x->ranks[0] < y->ranks[0] ? -1 : x->ranks[0] > y->ranks[0];
+	return ORDER_DOWN(x_leaks, y_leaks) ?:
+	       ORDER_DOWN(llabs(x->delta_bytes), llabs(y->delta_bytes)) ?:
+	       ORDER_UP(x->ranks[0], y->ranks[0]);
 }
 
 int fleet_groups_find(const struct fleet *fleet, struct fleet_groups *out)

@@ -63,9 +63,7 @@ static int by_time(const void *a, const void *b)
 {
 	const struct past_run *x = a, *y = b;
 
-	if (x->start_ns != y->start_ns)
-		return x->start_ns < y->start_ns ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return ORDER_UP(x->start_ns, y->start_ns) ?: strcmp(x->name, y->name);
 }
 
 static int find_runs(struct history *history, struct mscope_error *err)

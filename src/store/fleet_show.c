@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/shown.h"
+#include "base/text.h"
 #include "base/whole.h"
 #include "store/fleet.h"
 
@@ -23,13 +24,6 @@ void fleet_add_delta(double bytes, struct strbuf *out)
 	strbuf_add_size(out, whole(fabs(bytes)));
 }
 
-static int by_index(const void *a, const void *b)
-{
-	const uint32_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 void fleet_add_ranks(const struct fleet *fleet, const uint32_t *ranks, size_t count, size_t most,
 		     struct strbuf *out)
 {
@@ -39,7 +33,7 @@ void fleet_add_ranks(const struct fleet *fleet, const uint32_t *ranks, size_t co
 	if (sorted == NULL)
 		return;
 	memcpy(sorted, ranks, count * sizeof(*sorted));
-	qsort(sorted, count, sizeof(*sorted), by_index);
+	qsort(sorted, count, sizeof(*sorted), order_u32);
 	for (i = 0; i < count; i = k) {
 		for (k = i + 1; k < count && fleet->ranks[sorted[k]].rank ==
 						     fleet->ranks[sorted[k - 1]].rank + 1;
@@ -126,11 +120,6 @@ static const char *dimension_of(const struct fleet_rank *rank, enum dimension by
 	return by == BY_HOST ? rank->host : rank->device;
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* The different values of a dimension, sorted; to be freed. */
 static const char **values_of(const struct fleet *fleet, enum dimension by, size_t *out_count)
 {
@@ -140,7 +129,7 @@ static const char **values_of(const struct fleet *fleet, enum dimension by, size
 	for (i = 0; values != NULL && i < fleet->rank_count; i++)
 		values[i] = dimension_of(&fleet->ranks[i], by);
 	if (values != NULL && fleet->rank_count > 0)
-		qsort(values, fleet->rank_count, sizeof(*values), by_text);
+		qsort(values, fleet->rank_count, sizeof(*values), text_order);
 	for (i = 0; values != NULL && i < fleet->rank_count; i++) {
 		if (kept == 0 || strcmp(values[kept - 1], values[i]) != 0)
 			values[kept++] = values[i];

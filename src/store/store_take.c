@@ -8,6 +8,7 @@
 #include "analysis/alive.h"
 #include "analysis/leaks.h"
 #include "analysis/peak.h"
+#include "base/text.h"
 #include "findings/site.h"
 #include "analysis/timeline.h"
 #include "base/map.h"
@@ -62,13 +63,6 @@ static void add_row(struct taking *taking, enum store_table table, const struct 
 
 /* ---- stacks ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash == NULL || slash[1] == '\0' ? path : slash + 1;
-}
-
 static void add_part(struct strbuf *content, const char *text)
 {
 	strbuf_add_str(content, text == NULL ? "" : text);
@@ -79,8 +73,8 @@ static void add_part(struct strbuf *content, const char *text)
 static void add_content(const struct stack_line *line, bool with_line, struct strbuf *content)
 {
 	add_part(content, line->function);
-	add_part(content, line->file == NULL ? NULL : base_name(line->file));
-	add_part(content, line->module == NULL ? NULL : base_name(line->module));
+	add_part(content, line->file == NULL ? NULL : text_file_name(line->file));
+	add_part(content, line->module == NULL ? NULL : text_file_name(line->module));
 	if (line->function == NULL)
 		strbuf_addf(content, "+%llx", (unsigned long long)line->offset);
 	else if (with_line)

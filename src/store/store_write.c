@@ -32,7 +32,7 @@ static int by_number(const void *a, const void *b)
 {
 	const int64_t *x = a, *y = b;
 
-	return *x < *y ? -1 : *x > *y;
+	return ORDER_UP(*x, *y);
 }
 
 static bool *find_key(const struct keys *keys, int64_t key)

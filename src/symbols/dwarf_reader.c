@@ -102,11 +102,7 @@ static int compare_spans(const void *x, const void *y)
 {
 	const struct span *a = x, *b = y;
 
-	if (a->low != b->low)
-		return a->low < b->low ? -1 : 1;
-	if (a->high != b->high)
-		return a->high > b->high ? -1 : 1;
-	return a->die < b->die ? -1 : a->die > b->die;
+	return ORDER_UP(a->low, b->low) ?: ORDER_DOWN(a->high, b->high) ?: ORDER_UP(a->die, b->die);
 }
 
 static void sort_spans(struct spans *spans)

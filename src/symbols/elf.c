@@ -265,9 +265,7 @@ static int compare_symbols(const void *x, const void *y)
 {
 	const struct symbol *a = x, *b = y;
 
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->rank < b->rank ? -1 : a->rank > b->rank;
+	return ORDER_UP(a->start, b->start) ?: ORDER_UP(a->rank, b->rank);
 }
 
 /*

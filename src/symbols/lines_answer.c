@@ -175,11 +175,9 @@ static int compare_tasks(const void *x, const void *y)
 {
 	const struct task *a = x, *b = y;
 
-	if (a->module != b->module)
-		return a->module < b->module ? -1 : 1;
-	if (a->unit != b->unit)
-		return a->unit < b->unit ? -1 : 1;
-	return a->vaddr < b->vaddr ? -1 : a->vaddr > b->vaddr;
+	return ORDER_UP(a->module, b->module) ?:
+	       ORDER_UP(a->unit, b->unit) ?:
+	       ORDER_UP(a->vaddr, b->vaddr);
 }
 
 static bool answer_tasks(const struct lines *lines, struct dwarf_reader *reader, struct task *tasks,

@@ -30,7 +30,7 @@ static int by_address(const void *a, const void *b)
 {
 	const struct history_segment *x = a, *y = b;
 
-	return x->address < y->address ? -1 : x->address > y->address;
+	return ORDER_UP(x->address, y->address);
 }
 
 static bool is_small(const struct older_arenas *a, uint64_t bytes)

@@ -22,13 +22,6 @@ struct pieces {
 	struct piece *all; /* piece i is from edge i to edge i + 1 */
 };
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static bool is_part(const struct history_event *e)
 {
 	return (e->kind == HISTORY_MAP || e->kind == HISTORY_UNMAP) && e->bytes > 0;
@@ -54,7 +47,7 @@ static int make_edges(struct pieces *p, const struct pool_history *h)
 			p->edges[count++] = h->segments[i].address;
 			p->edges[count++] = h->segments[i].address + h->segments[i].bytes;
 		}
-	qsort(p->edges, count, sizeof(*p->edges), by_value);
+	qsort(p->edges, count, sizeof(*p->edges), order_u64);
 	for (size_t i = 0; i < count; i++)
 		if (i == 0 || p->edges[i] != p->edges[i - 1])
 			p->edges[kept++] = p->edges[i];
@@ -68,7 +61,7 @@ static int make_edges(struct pieces *p, const struct pool_history *h)
 static size_t edge_of(const struct pieces *p, uint64_t address)
 {
 	const uint64_t *found =
-		bsearch(&address, p->edges, p->edge_count, sizeof(*p->edges), by_value);
+		bsearch(&address, p->edges, p->edge_count, sizeof(*p->edges), order_u64);
 
 	return (size_t)(found - p->edges);
 }

@@ -92,7 +92,7 @@ static int by_address(const void *a, const void *b)
 {
 	const struct older *x = a, *y = b;
 
-	return x->block->address < y->block->address ? -1 : x->block->address > y->block->address;
+	return ORDER_UP(x->block->address, y->block->address);
 }
 
 /* The last one at or below an address; NULL: none. */

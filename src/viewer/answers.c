@@ -603,9 +603,7 @@ static int by_address(const void *a, const void *b)
 {
 	const struct rectangle *x = a, *y = b;
 
-	if (x->address != y->address)
-		return x->address < y->address ? -1 : 1;
-	return x->block < y->block ? -1 : x->block > y->block;
+	return ORDER_UP(x->address, y->address) ?: ORDER_UP(x->block, y->block);
 }
 
 /* Size times time, as a power of two: what is drawn first when not all can be. */

@@ -364,9 +364,7 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct gauge *x = *(struct gauge *const *)a, *y = *(struct gauge *const *)b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return x->pid < y->pid ? -1 : x->pid > y->pid;
+	return ORDER_UP(x->rank, y->rank) ?: ORDER_UP(x->pid, y->pid);
 }
 
 static struct gauge **in_order(const struct board *board)
@@ -472,12 +470,9 @@ static void add_pool(struct canvas *frame, const struct entry *entry, bool first
 static int by_used(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
-
 	uint64_t used_x = gauge_used(x->usage), used_y = gauge_used(y->usage);
 
-	if (used_x != used_y)
-		return used_x > used_y ? -1 : 1;
-	return x->index < y->index ? -1 : x->index > y->index;
+	return ORDER_DOWN(used_x, used_y) ?: ORDER_UP(x->index, y->index);
 }
 
 static void add_pools(struct canvas *frame, size_t most)

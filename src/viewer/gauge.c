@@ -379,9 +379,7 @@ static int sooner(const void *a, const void *b)
 	const struct finding_forecast *x = &((const struct gauge_forecast *)a)->found;
 	const struct finding_forecast *y = &((const struct gauge_forecast *)b)->found;
 
-	if (x->full_step != y->full_step)
-		return x->full_step < y->full_step ? -1 : 1;
-	return x->device < y->device ? -1 : x->device > y->device;
+	return ORDER_UP(x->full_step, y->full_step) ?: ORDER_UP(x->device, y->device);
 }
 
 static void take_forecasts(const struct findings *found, struct gauge_judgement *to)

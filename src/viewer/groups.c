@@ -150,9 +150,7 @@ static int heavier(const void *a, const void *b)
 {
 	const struct weight *x = a, *y = b;
 
-	if (x->value != y->value)
-		return x->value > y->value ? -1 : 1;
-	return x->key < y->key ? -1 : x->key > y->key;
+	return ORDER_DOWN(x->value, y->value) ?: ORDER_UP(x->key, y->key);
 }
 
 int groups_find(struct model *model, const struct question *question, struct groups *out)

@@ -406,13 +406,10 @@ static int worst_first(const void *a, const void *b)
 {
 	const struct standing *x = a, *y = b;
 
-	if (x->verdict != y->verdict)
-		return x->verdict > y->verdict ? -1 : 1;
-	if (x->growth != y->growth)
-		return x->growth > y->growth ? -1 : 1;
-	if (x->peak != y->peak)
-		return x->peak > y->peak ? -1 : 1;
-	return x->run < y->run ? -1 : x->run > y->run;
+	return ORDER_DOWN(x->verdict, y->verdict) ?:
+	       ORDER_DOWN(x->growth, y->growth) ?:
+	       ORDER_DOWN(x->peak, y->peak) ?:
+	       ORDER_UP(x->run, y->run);
 }
 
 /* A summary of each run, and all views of the worst ones. Returns how many those are, or a code said in `err`. */

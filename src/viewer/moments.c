@@ -27,9 +27,7 @@ static int larger(const void *a, const void *b)
 {
 	const struct share *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return ORDER_DOWN(x->bytes, y->bytes) ?: strcmp(x->name, y->name);
 }
 
 /* What each group holds at one moment. */

@@ -44,16 +44,14 @@ static int by_segment_address(const void *a, const void *b)
 {
 	const struct segment *x = a, *y = b;
 
-	return x->address < y->address ? -1 : x->address > y->address;
+	return ORDER_UP(x->address, y->address);
 }
 
 static int by_inner_address(const void *a, const void *b)
 {
 	const struct inner *x = a, *y = b;
 
-	if (x->address != y->address)
-		return x->address < y->address ? -1 : 1;
-	return x->size > y->size ? -1 : x->size < y->size;
+	return ORDER_UP(x->address, y->address) ?: ORDER_DOWN(x->size, y->size);
 }
 
 static bool is_driver(const struct model *model, const struct model_block *block)

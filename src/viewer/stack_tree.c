@@ -251,9 +251,7 @@ static int by_bytes(const void *a, const void *b)
 {
 	const struct held *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->key < y->key ? -1 : x->key > y->key;
+	return ORDER_DOWN(x->bytes, y->bytes) ?: ORDER_UP(x->key, y->key);
 }
 
 void answer_tree(struct model *model, const struct question *question, struct json *json)

@@ -97,9 +97,7 @@ static int in_order(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
-	if (x->order != y->order)
-		return x->order > y->order ? -1 : 1;
-	return x->block < y->block ? -1 : x->block > y->block;
+	return ORDER_DOWN(x->order, y->order) ?: ORDER_UP(x->block, y->block);
 }
 
 /* Keeps the first `most` of all that come, in twice the room. */

@@ -115,11 +115,9 @@ static int by_place(const void *a, const void *b)
 {
 	const struct profile_place *x = a, *y = b;
 
-	if (x->pool != y->pool)
-		return x->pool < y->pool ? -1 : 1;
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	return x->site < y->site ? -1 : x->site > y->site;
+	return ORDER_UP(x->pool, y->pool) ?:
+	       ORDER_UP(x->device, y->device) ?:
+	       ORDER_UP(x->site, y->site);
 }
 
 int profile_end(struct profile *profile, const struct view *view)

@@ -39,11 +39,9 @@ static int by_address(const void *a, const void *b)
 {
 	const struct piece *x = a, *y = b;
 
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	if (x->address != y->address)
-		return x->address < y->address ? -1 : 1;
-	return (int)y->segment - (int)x->segment;
+	return ORDER_UP(x->device, y->device) ?:
+	       ORDER_UP(x->address, y->address) ?:
+	       ORDER_DOWN(x->segment, y->segment);
 }
 
 static int collect(const struct view *view, struct pieces *pieces)
