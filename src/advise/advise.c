@@ -39,8 +39,7 @@ int advising_offer(struct advising *advising, struct advise_offer *offer)
 	offer->peak = editor_peak(&advising->editor, &at);
 	if ((double)offer->peak > (1 - ADVISE_LEAST) * (double)advising->peak)
 		return 0;
-	if (array_reserve(&advising->offers, &advising->offer_room, advising->offer_count + 1,
-			  sizeof(*advising->offers)) != 0)
+	if (ARRAY_RESERVE(advising->offers, advising->offer_room, advising->offer_count + 1) != 0)
 		return -ENOMEM;
 	/* When a program drops what it has offloaded is not recorded, and the pool's segments depend on it. */
 	if (advising->reserves && offer->rule != ADVISE_RULE_offload) {

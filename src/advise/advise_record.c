@@ -157,8 +157,7 @@ static uint32_t *depth_of(struct advise_record *record, uint32_t tid)
 	for (i = 0; i < record->thread_count; i++)
 		if (record->threads_open[i].tid == tid)
 			return &record->threads_open[i].depth;
-	if (array_reserve(&record->threads_open, &record->thread_room, i + 1,
-			  sizeof(*record->threads_open)) != 0)
+	if (ARRAY_RESERVE(record->threads_open, record->thread_room, i + 1) != 0)
 		return NULL;
 	record->threads_open[i].tid = tid;
 	record->threads_open[i].depth = 0;
@@ -211,8 +210,7 @@ static int block_used(struct advise_record *record, const struct row *row)
 		return 0;
 	/* Until its operator has ended. */
 	record->blocks[*number].used = record->moment_count;
-	if (array_reserve(&record->uses, &record->use_room, record->use_count + 1,
-			  sizeof(*record->uses)) != 0)
+	if (ARRAY_RESERVE(record->uses, record->use_room, record->use_count + 1) != 0)
 		return -ENOMEM;
 	record->uses[record->use_count].tid = row->tid;
 	record->uses[record->use_count++].block = (uint32_t)*number;
@@ -315,8 +313,7 @@ static int module_starts(struct advise_record *record, const struct trace_event 
 	int status = module == ADVISE_NONE ? -ENOMEM : ROOM(record, call);
 
 	if (status == 0)
-		status = array_reserve(&record->open, &record->open_room, record->open_count + 1,
-				       sizeof(*record->open));
+		status = ARRAY_RESERVE(record->open, record->open_room, record->open_count + 1);
 	if (status != 0)
 		return status;
 	record->calls[record->call_count] = (struct advise_call){
@@ -449,8 +446,7 @@ static int take_touch(struct advise_record *record, uint32_t block, const struct
 {
 	if (block == ADVISE_NONE || record->open_count == 0)
 		return 0;
-	if (array_reserve(&record->touches, &record->touch_room, record->touch_count + 1,
-			  sizeof(*record->touches)) != 0)
+	if (ARRAY_RESERVE(record->touches, record->touch_room, record->touch_count + 1) != 0)
 		return -ENOMEM;
 	record->touches[record->touch_count] =
 		(struct advise_touch){.call = record->open[record->open_count - 1],
@@ -504,10 +500,9 @@ static int take_backward(struct advise_record *record, uint64_t number)
 
 static int take_adds(struct advise_record *record, uint32_t block)
 {
-	int status = block == ADVISE_NONE
-			     ? 0
-			     : array_reserve(&record->adds, &record->adds_room,
-					     record->adds_count + 1, sizeof(*record->adds));
+	int status = block == ADVISE_NONE ? 0
+					  : ARRAY_RESERVE(record->adds, record->adds_room,
+							  record->adds_count + 1);
 
 	if (status == 0 && block != ADVISE_NONE) {
 		record->adds[record->adds_count].at = record->moment_count;
@@ -518,8 +513,7 @@ static int take_adds(struct advise_record *record, uint32_t block)
 
 static int take_zeroed(struct advise_record *record)
 {
-	int status = array_reserve(&record->zeroed, &record->zeroed_room, record->zeroed_count + 1,
-				   sizeof(*record->zeroed));
+	int status = ARRAY_RESERVE(record->zeroed, record->zeroed_room, record->zeroed_count + 1);
 
 	if (status == 0)
 		record->zeroed[record->zeroed_count++] = record->moment_count;

@@ -61,8 +61,7 @@ static void list(struct editor *editor, struct edit edit)
 {
 	if (!editor->lists)
 		return;
-	if (array_reserve(&editor->edits, &editor->edit_room, editor->edit_count + 1,
-			  sizeof(*editor->edits)) != 0)
+	if (ARRAY_RESERVE(editor->edits, editor->edit_room, editor->edit_count + 1) != 0)
 		editor->unlisted = true;
 	else
 		editor->edits[editor->edit_count++] = edit;

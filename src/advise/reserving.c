@@ -117,7 +117,7 @@ struct making {
 
 static int put(struct making *m, struct history_event event, uint32_t like)
 {
-	if (array_reserve(&m->like, &m->like_room, m->out->event_count + 1, sizeof(*m->like)) != 0)
+	if (ARRAY_RESERVE(m->like, m->like_room, m->out->event_count + 1) != 0)
 		return -ENOMEM;
 	m->like[m->out->event_count] = like;
 	return pool_history_add(m->out, &event);

@@ -183,8 +183,7 @@ static struct held *held_at(struct work *work, const char *line)
 		if (strcmp(work->held[i].line, line) == 0)
 			return &work->held[i];
 	if (work->held_count == LINES_MOST ||
-	    array_reserve(&work->held, &work->held_room, work->held_count + 1,
-			  sizeof(*work->held)) != 0)
+	    ARRAY_RESERVE(work->held, work->held_room, work->held_count + 1) != 0)
 		return NULL;
 	work->held[work->held_count] = (struct held){0};
 	snprintf(work->held[work->held_count].line, sizeof(work->held[0].line), "%s", line);
@@ -208,8 +207,7 @@ static int find_held(struct work *work)
 		held = line[0] == '\0' ? NULL : held_at(work, line);
 		if (held == NULL)
 			continue;
-		if (array_reserve(&held->blocks, &held->room, held->count + 1,
-				  sizeof(*held->blocks)) != 0)
+		if (ARRAY_RESERVE(held->blocks, held->room, held->count + 1) != 0)
 			return -ENOMEM;
 		held->blocks[held->count++] = (uint32_t)i;
 		if (goes <= peak && peak < block->died)

@@ -79,8 +79,7 @@ static int choose(struct sets *sets)
 		if (sets->inside[i] != ADVISE_NONE || !sets->picked[call->module] ||
 		    !call->has_nodes)
 			continue;
-		if (array_reserve(&sets->chosen, &sets->chosen_room, sets->chosen_count + 1,
-				  sizeof(*sets->chosen)) != 0)
+		if (ARRAY_RESERVE(sets->chosen, sets->chosen_room, sets->chosen_count + 1) != 0)
 			return -ENOMEM;
 		find_moments(record, &one);
 		sets->inside[i] = (uint32_t)sets->chosen_count;
@@ -234,8 +233,7 @@ static struct group *group_of(struct sets *sets, const struct advise_module *mod
 	for (size_t i = 0; i < sets->group_count; i++)
 		if (strcmp(sets->groups[i].kind, module->kind) == 0)
 			return &sets->groups[i];
-	if (array_reserve(&sets->groups, &sets->group_room, sets->group_count + 1,
-			  sizeof(*sets->groups)) != 0)
+	if (ARRAY_RESERVE(sets->groups, sets->group_room, sets->group_count + 1) != 0)
 		return NULL;
 	sets->groups[sets->group_count] =
 		(struct group){.kind = module->kind, .line = module->line};
@@ -277,8 +275,7 @@ static int find_groups(struct sets *sets)
 			continue;
 		group = group_of(sets, module);
 		if (group == NULL ||
-		    array_reserve(&group->modules, &group->module_room, group->module_count + 1,
-				  sizeof(*group->modules)) != 0)
+		    ARRAY_RESERVE(group->modules, group->module_room, group->module_count + 1) != 0)
 			return -ENOMEM;
 		group->again |= module->again;
 		group->more_lines |= strcmp(group->line, module->line) != 0;

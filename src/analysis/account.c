@@ -10,7 +10,7 @@
 int tide_set(struct tide *tide, uint64_t moment, uint64_t bytes)
 {
 	if (MSCOPE_UNLIKELY(tide->count == tide->room) &&
-	    array_reserve(&tide->crests, &tide->room, tide->count + 1, sizeof(*tide->crests)) < 0)
+	    ARRAY_RESERVE(tide->crests, tide->room, tide->count + 1) < 0)
 		return -ENOMEM;
 	if (tide->count > 0)
 		tide->crests[tide->count - 1].until = moment;
@@ -75,8 +75,7 @@ static uint32_t segment_new(struct segments *segments)
 		return found;
 	}
 	if (segments->count >= UINT32_MAX - 1 ||
-	    array_reserve(&segments->at, &segments->room, segments->count + 1,
-			  sizeof(*segments->at)) < 0)
+	    ARRAY_RESERVE(segments->at, segments->room, segments->count + 1) < 0)
 		return NO_SEGMENT;
 	return (uint32_t)segments->count++;
 }

@@ -58,8 +58,7 @@ static int make_groups(struct alive *alive)
 		struct alive_group *known = group_of(alive, &index, block);
 
 		if (known == NULL) {
-			r = array_reserve(&alive->groups, &room, alive->group_count + 1,
-					  sizeof(*alive->groups));
+			r = ARRAY_RESERVE(alive->groups, room, alive->group_count + 1);
 			if (r == 0)
 				r = index_add(&index, hash_of(block), alive->group_count);
 			if (r == 0)

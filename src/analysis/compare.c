@@ -113,8 +113,7 @@ static struct last_call *last_of(struct compare_reader *reader, uint32_t device)
 		if (reader->last[i].device == device)
 			return &reader->last[i];
 	}
-	if (i == DEVICES_MAX ||
-	    array_reserve(&reader->last, &reader->last_room, i + 1, sizeof(*reader->last)) < 0)
+	if (i == DEVICES_MAX || ARRAY_RESERVE(reader->last, reader->last_room, i + 1) < 0)
 		return NULL;
 	reader->last[i] = (struct last_call){.device = device};
 	reader->last_count++;
@@ -176,7 +175,7 @@ static int add_call(struct compare_reader *reader, uint32_t name, uint32_t devic
 	struct compare_side *side = reader->side;
 	struct compare_call call = {
 		.name = name, .device = device, .at = (uint32_t)side->ledger.entry_count};
-	int r = array_reserve(&side->calls, &side->room, side->count + 1, sizeof(*side->calls));
+	int r = ARRAY_RESERVE(side->calls, side->room, side->count + 1);
 	size_t i;
 
 	if (r < 0)
@@ -241,8 +240,7 @@ static int take_operation(struct compare_reader *reader, const struct trace_even
 	if (operation.kind == OPERATION_BEGINS) {
 		if (reader->open_count == OPEN_MAX)
 			reader->open_count = 0;
-		r = array_reserve(&reader->open, &reader->open_room, reader->open_count + 1,
-				  sizeof(*reader->open));
+		r = ARRAY_RESERVE(reader->open, reader->open_room, reader->open_count + 1);
 		if (r == 0)
 			reader->open[reader->open_count++] = (struct open_call){
 				.tid = event->tid, .name = name, .device = device, .before = now};
@@ -568,11 +566,9 @@ static int collect(struct device_calls *calls, int side)
 	for (i = 0; i < all->count; i++) {
 		if (all->calls[i].device != calls->device)
 			continue;
-		r = array_reserve(&calls->names[side], &calls->name_room[side], k + 1,
-				  sizeof(*calls->names[side]));
+		r = ARRAY_RESERVE(calls->names[side], calls->name_room[side], k + 1);
 		if (r == 0)
-			r = array_reserve(&calls->calls[side], &calls->call_room[side], k + 1,
-					  sizeof(*calls->calls[side]));
+			r = ARRAY_RESERVE(calls->calls[side], calls->call_room[side], k + 1);
 		if (r < 0)
 			return r;
 		calls->names[side][k] = all->calls[i].name;
@@ -586,8 +582,7 @@ static int on_align(void *arg, enum align_step step, size_t first, size_t second
 {
 	struct device_calls *calls = arg;
 	struct compare *compare = calls->compare;
-	int r = array_reserve(&compare->rows, &compare->row_room, compare->row_count + 1,
-			      sizeof(*compare->rows));
+	int r = ARRAY_RESERVE(compare->rows, compare->row_room, compare->row_count + 1);
 
 	if (r == 0)
 		compare->rows[compare->row_count++] = (struct compare_row){

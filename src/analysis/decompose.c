@@ -23,7 +23,7 @@ static struct share *share_at(struct decompose *d, uint32_t usage, uint32_t owne
 
 	if (known != NULL)
 		return &d->shares[*known];
-	if (array_reserve(&d->shares, &d->share_room, d->share_count + 1, sizeof(*d->shares)) < 0 ||
+	if (ARRAY_RESERVE(d->shares, d->share_room, d->share_count + 1) < 0 ||
 	    map_put(&d->index, key, d->share_count) < 0)
 		return NULL;
 	d->shares[d->share_count] = (struct share){.usage = usage, .owner = owner};
@@ -32,8 +32,7 @@ static struct share *share_at(struct decompose *d, uint32_t usage, uint32_t owne
 
 static uint64_t *live_at(struct decompose *d, uint32_t usage)
 {
-	if (array_reserve(&d->live_bytes, &d->live_room, (size_t)usage + 1,
-			  sizeof(*d->live_bytes)) < 0)
+	if (ARRAY_RESERVE(d->live_bytes, d->live_room, (size_t)usage + 1) < 0)
 		return NULL;
 	while (d->live_count <= usage)
 		d->live_bytes[d->live_count++] = 0;
@@ -45,10 +44,8 @@ static uint64_t *live_at(struct decompose *d, uint32_t usage)
 /* Makes room for all usages and shares of now. 0 or -ENOMEM. */
 static int instant_grow(struct instant *instant, size_t usages, size_t shares)
 {
-	if (array_reserve(&instant->usages, &instant->usage_room, usages,
-			  sizeof(*instant->usages)) < 0 ||
-	    array_reserve(&instant->bytes, &instant->share_room, shares, sizeof(*instant->bytes)) <
-		    0)
+	if (ARRAY_RESERVE(instant->usages, instant->usage_room, usages) < 0 ||
+	    ARRAY_RESERVE(instant->bytes, instant->share_room, shares) < 0)
 		return -ENOMEM;
 	while (instant->usage_count < usages)
 		instant->usages[instant->usage_count++] = (struct instant_usage){0};
@@ -469,7 +466,7 @@ static struct share *share_of_copy(struct decompose *copy, size_t *room, size_t 
 		if (copy->shares[i].usage == usage && copy->shares[i].owner == owner)
 			return &copy->shares[i];
 	}
-	if (array_reserve(&copy->shares, room, i + 1, sizeof(*copy->shares)) < 0)
+	if (ARRAY_RESERVE(copy->shares, *room, i + 1) < 0)
 		return NULL;
 	copy->shares[copy->share_count++] = (struct share){.usage = usage, .owner = owner};
 	return &copy->shares[i];
@@ -483,7 +480,7 @@ static int copy_shares(const struct decompose *d, const struct replay *replay,
 	size_t cursor = 0, room = 0, count, i;
 	const struct usage *usages = replay_usages(replay, &count);
 
-	if (array_reserve(&out->shares, &room, d->share_count + 1, sizeof(*out->shares)) < 0)
+	if (ARRAY_RESERVE(out->shares, room, d->share_count + 1) < 0)
 		return -ENOMEM;
 	for (i = 0; i < d->share_count; i++) {
 		out->shares[i] = d->shares[i];

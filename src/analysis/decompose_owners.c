@@ -72,8 +72,7 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, const char *text, s
 		    memcmp(tree->nodes[at].text, text, length) == 0)
 			return at;
 	}
-	if (array_reserve(&tree->nodes, &tree->node_room, tree->node_count + 1,
-			  sizeof(*tree->nodes)) < 0)
+	if (ARRAY_RESERVE(tree->nodes, tree->node_room, tree->node_count + 1) < 0)
 		return 0;
 	at = (uint32_t)tree->node_count++;
 	tree->nodes[at] = (struct node){.text = text,
@@ -155,7 +154,7 @@ static int tree_build(struct tree *tree)
 	size_t i, column, count;
 
 	tree->node_count = 0;
-	if (array_reserve(&tree->nodes, &tree->node_room, 1, sizeof(*tree->nodes)) < 0)
+	if (ARRAY_RESERVE(tree->nodes, tree->node_room, 1) < 0)
 		return -ENOMEM;
 	tree->nodes[tree->node_count++] = (struct node){.text = "", .share = SIZE_MAX};
 	for (i = 0; i < tree->d->share_count; i++) {

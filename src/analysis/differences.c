@@ -193,8 +193,7 @@ static int add_pair(struct finding *f, const struct pair *pair)
 				       (uint64_t)one.outside};
 	known = map_get(&f->groups, key);
 	if (known == NULL) {
-		if (array_reserve(&out->calls, &f->room, out->call_count + 1, sizeof(*out->calls)) <
-			    0 ||
+		if (ARRAY_RESERVE(out->calls, f->room, out->call_count + 1) < 0 ||
 		    map_put(&f->groups, key, out->call_count) < 0)
 			return -ENOMEM;
 		known = NULL;

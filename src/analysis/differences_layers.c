@@ -63,8 +63,7 @@ static int layer_of(struct layers *layers, int side, const char *text, uint32_t 
 	uint32_t at;
 	int r = differ_add(&layers->differ, side, pool, (struct differ_keys){hash, hash}, &at);
 
-	if (r < 0 || array_reserve(&differences->layers, &layers->room, (size_t)at + 1,
-				   sizeof(*differences->layers)) < 0)
+	if (r < 0 || ARRAY_RESERVE(differences->layers, layers->room, (size_t)at + 1) < 0)
 		return -ENOMEM;
 	*out = &differences->layers[at];
 	if (at == differences->layer_count) {

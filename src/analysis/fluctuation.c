@@ -58,7 +58,7 @@ static int note_use(struct fluctuation *f, uint32_t step, const struct usage *us
 			return 0;
 		}
 	}
-	r = array_reserve(&f->spans, &f->span_room, i + 1, sizeof(*f->spans));
+	r = ARRAY_RESERVE(f->spans, f->span_room, i + 1);
 	if (r < 0)
 		return r;
 	f->spans[f->span_count++] = (struct span){.step = step,
@@ -116,7 +116,7 @@ static int judge(struct fluctuation *f, const struct span *span)
 			break;
 	}
 	if (i == f->range_count) {
-		r = array_reserve(&f->ranges, &f->range_room, i + 1, sizeof(*f->ranges));
+		r = ARRAY_RESERVE(f->ranges, f->range_room, i + 1);
 		if (r < 0)
 			return r;
 		f->ranges[f->range_count++] = (struct pool_range){

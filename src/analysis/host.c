@@ -84,7 +84,7 @@ static struct known *known_at(struct host_state *s, uint32_t pid)
 		s->left_out++;
 		return NULL;
 	}
-	if (array_reserve(&s->all, &s->room, s->count + 1, sizeof(*s->all)) < 0)
+	if (ARRAY_RESERVE(s->all, s->room, s->count + 1) < 0)
 		return NULL;
 	known = &s->all[s->count];
 	*known = (struct known){.pid = pid, .share_bytes = UINT64_MAX};

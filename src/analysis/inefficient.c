@@ -37,8 +37,7 @@ struct waste_pool *waste_pool_at(struct inefficient *s, size_t index)
 	while (index >= s->pool_count) {
 		struct waste_pool *pool = calloc(1, sizeof(*pool));
 
-		if (pool == NULL || array_reserve(&s->pools, &s->pool_room, s->pool_count + 1,
-						  sizeof(*s->pools)) < 0) {
+		if (pool == NULL || ARRAY_RESERVE(s->pools, s->pool_room, s->pool_count + 1) < 0) {
 			free(pool);
 			return NULL;
 		}
@@ -66,7 +65,7 @@ struct waste_place *waste_place_at(struct inefficient *s, uint32_t pool, uint32_
 		return &s->places[*known];
 	}
 	if (s->place_count >= UINT32_MAX - 1 ||
-	    array_reserve(&s->places, &s->place_room, s->place_count + 1, sizeof(*s->places)) < 0)
+	    ARRAY_RESERVE(s->places, s->place_room, s->place_count + 1) < 0)
 		return NULL;
 	place = &s->places[s->place_count];
 	*place = (struct waste_place){.pool = pool,
@@ -87,8 +86,8 @@ struct waste_thread *waste_thread_at(struct inefficient *s, uint32_t writer)
 
 	if (MSCOPE_LIKELY(writer < before))
 		return &s->threads[writer];
-	if (writer > WRITERS_MAX || array_reserve(&s->threads, &s->thread_room, (size_t)writer + 1,
-						  sizeof(*s->threads)) < 0)
+	if (writer > WRITERS_MAX ||
+	    ARRAY_RESERVE(s->threads, s->thread_room, (size_t)writer + 1) < 0)
 		return NULL;
 	for (i = before; i < s->thread_room; i++)
 		s->threads[i] = (struct waste_thread){0};
@@ -103,9 +102,8 @@ int waste_trail_new(struct inefficient *s, size_t *out)
 	}
 	/* Room for giving every trail back, so that a free cannot fail. */
 	if (s->trail_count >= UINT32_MAX - 1 ||
-	    array_reserve(&s->trails, &s->trail_room, s->trail_count + 1, sizeof(*s->trails)) < 0 ||
-	    array_reserve(&s->free_trails, &s->free_room, s->trail_count + 1,
-			  sizeof(*s->free_trails)) < 0)
+	    ARRAY_RESERVE(s->trails, s->trail_room, s->trail_count + 1) < 0 ||
+	    ARRAY_RESERVE(s->free_trails, s->free_room, s->trail_count + 1) < 0)
 		return -ENOMEM;
 	*out = s->trail_count++;
 	return 0;
@@ -390,8 +388,7 @@ static int on_malloc(struct inefficient *s, const struct row *row, uint32_t inde
 static int hold(struct inefficient *s, struct waste_trail *trail, struct waste_thread *thread)
 {
 	if (MSCOPE_UNLIKELY(thread->use_count == thread->use_room) &&
-	    array_reserve(&thread->uses, &thread->use_room, thread->use_count + 1,
-			  sizeof(*thread->uses)) < 0)
+	    ARRAY_RESERVE(thread->uses, thread->use_room, thread->use_count + 1) < 0)
 		return -ENOMEM;
 	thread->uses[thread->use_count++] = (struct waste_use){
 		.trail = (uint32_t)(trail - s->trails), .allocation_id = trail->allocation_id};

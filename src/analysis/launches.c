@@ -125,7 +125,7 @@ static uint32_t call_of(struct launches_state *s, const char *name, uint8_t leve
 			return (uint32_t)*known;
 	}
 	if (s->call_count >= NONE - 1 ||
-	    array_reserve(&s->calls, &s->call_room, s->call_count + 1, sizeof(*s->calls)) < 0)
+	    ARRAY_RESERVE(s->calls, s->call_room, s->call_count + 1) < 0)
 		return NONE;
 	s->calls[s->call_count] = (struct call){
 		.name = s->names.length, .device = device, .level = level, .outside = outside};
@@ -155,8 +155,7 @@ static uint32_t entry_of(struct launches_state *s, uint32_t call, uint32_t devic
 	if (known != NULL)
 		return (uint32_t)*known;
 	if (s->entry_count >= NONE - 1 ||
-	    array_reserve(&s->entries, &s->entry_room, s->entry_count + 1, sizeof(*s->entries)) <
-		    0 ||
+	    ARRAY_RESERVE(s->entries, s->entry_room, s->entry_count + 1) < 0 ||
 	    map_put(&s->entry_known, key, s->entry_count) < 0)
 		return NONE;
 	s->entries[s->entry_count] =
@@ -194,7 +193,7 @@ static struct part *part_of(struct open_call *open, uint32_t device, uint8_t poo
 		if (open->parts[i].device == device && open->parts[i].pool == pool)
 			return &open->parts[i];
 	}
-	if (array_reserve(&open->parts, &open->room, open->count + 1, sizeof(*open->parts)) < 0)
+	if (ARRAY_RESERVE(open->parts, open->room, open->count + 1) < 0)
 		return NULL;
 	open->parts[open->count] = (struct part){.device = device, .pool = pool};
 	return &open->parts[open->count++];
@@ -259,8 +258,8 @@ static struct thread *thread_of(struct launches_state *s, uint32_t writer)
 {
 	size_t before = s->thread_room;
 
-	if (writer > WRITERS_MAX || array_reserve(&s->threads, &s->thread_room, (size_t)writer + 1,
-						  sizeof(*s->threads)) < 0)
+	if (writer > WRITERS_MAX ||
+	    ARRAY_RESERVE(s->threads, s->thread_room, (size_t)writer + 1) < 0)
 		return NULL;
 	if (s->thread_room > before)
 		memset(s->threads + before, 0, (s->thread_room - before) * sizeof(*s->threads));
@@ -276,7 +275,7 @@ static struct queue *queue_of(struct launches_state *s, uint32_t device)
 		if (s->queues[i].device == device)
 			return &s->queues[i];
 	}
-	if (array_reserve(&s->queues, &s->queue_room, i + 1, sizeof(*s->queues)) < 0)
+	if (ARRAY_RESERVE(s->queues, s->queue_room, i + 1) < 0)
 		return NULL;
 	s->queues[i] = (struct queue){.device = device,
 				      .latest = {.call = NONE},
@@ -298,8 +297,7 @@ static int remember_launch(struct launches_state *s, uint64_t serial, uint32_t c
 {
 	size_t before = s->kernel_room, i;
 
-	if (array_reserve(&s->kernel_calls, &s->kernel_room, serial + 1, sizeof(*s->kernel_calls)) <
-	    0)
+	if (ARRAY_RESERVE(s->kernel_calls, s->kernel_room, serial + 1) < 0)
 		return -ENOMEM;
 	for (i = before; i < s->kernel_room; i++)
 		s->kernel_calls[i] = NONE;
@@ -359,8 +357,7 @@ static int on_begin(struct launches_state *s, const struct replay *replay, const
 	if (thread->depth == DEPTH_MAX)
 		return 0;
 	before = thread->room;
-	if (array_reserve(&thread->open_calls, &thread->room, thread->depth + 1,
-			  sizeof(*thread->open_calls)) < 0)
+	if (ARRAY_RESERVE(thread->open_calls, thread->room, thread->depth + 1) < 0)
 		return -ENOMEM;
 	if (thread->room > before)
 		memset(thread->open_calls + before, 0,
@@ -440,9 +437,8 @@ static int own_new(struct launches_state *s, size_t *out)
 		*out = s->free_blocks[--s->free_count];
 		return 0;
 	}
-	if (array_reserve(&s->blocks, &s->block_room, s->block_count + 1, sizeof(*s->blocks)) < 0 ||
-	    array_reserve(&s->free_blocks, &s->free_room, s->block_count + 1,
-			  sizeof(*s->free_blocks)) < 0)
+	if (ARRAY_RESERVE(s->blocks, s->block_room, s->block_count + 1) < 0 ||
+	    ARRAY_RESERVE(s->free_blocks, s->free_room, s->block_count + 1) < 0)
 		return -ENOMEM;
 	*out = s->block_count++;
 	return 0;

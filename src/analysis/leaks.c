@@ -36,7 +36,7 @@ static struct device_state *device_at(struct leaks *leaks, uint32_t device)
 		if (leaks->devices[i].device == device)
 			return &leaks->devices[i];
 	}
-	if (array_reserve(&leaks->devices, &leaks->device_room, i + 1, sizeof(*leaks->devices)) < 0)
+	if (ARRAY_RESERVE(leaks->devices, leaks->device_room, i + 1) < 0)
 		return NULL;
 	leaks->devices[i] = (struct device_state){.device = device};
 	leaks->device_count++;
@@ -73,8 +73,7 @@ static uint32_t group_at(struct leaks *leaks, const struct context *context)
 	if (i < leaks->group_count)
 		return i;
 	on = device_at(leaks, context->device);
-	if (on == NULL ||
-	    array_reserve(&leaks->groups, &leaks->group_room, i + 1, sizeof(*leaks->groups)) < 0)
+	if (on == NULL || ARRAY_RESERVE(leaks->groups, leaks->group_room, i + 1) < 0)
 		return UINT32_MAX;
 	leaks->groups[i] = (struct group){.pool = context->pool,
 					  .device = context->device,
@@ -91,8 +90,7 @@ static MSCOPE_COLD uint32_t group_slow(struct leaks *leaks, const struct replay 
 	size_t before = leaks->context_room;
 	uint32_t group;
 
-	if (array_reserve(&leaks->by_context, &leaks->context_room, (size_t)context + 1,
-			  sizeof(*leaks->by_context)) < 0)
+	if (ARRAY_RESERVE(leaks->by_context, leaks->context_room, (size_t)context + 1) < 0)
 		return UINT32_MAX;
 	memset(leaks->by_context + before, 0,
 	       (leaks->context_room - before) * sizeof(*leaks->by_context));
@@ -142,7 +140,7 @@ static MSCOPE_COLD uint32_t place_new(struct leaks *leaks, uint32_t group, uint3
 	uint64_t key = class ? size_class(size) | LEAKS_CLASS : size;
 	size_t at = leaks->place_count;
 
-	if (array_reserve(&leaks->places, &leaks->place_room, at + 1, sizeof(*leaks->places)) < 0 ||
+	if (ARRAY_RESERVE(leaks->places, leaks->place_room, at + 1) < 0 ||
 	    index_add(&leaks->index, leaks_place_hash(group, stack, key), at) < 0)
 		return UINT32_MAX;
 	leaks->places[at] = (struct place){
@@ -192,8 +190,7 @@ static inline int touch(struct leaks *leaks, uint32_t place)
 {
 	if (MSCOPE_LIKELY(leaks->places[place].touched))
 		return 0;
-	if (array_reserve(&leaks->touched, &leaks->touched_room, leaks->touched_count + 1,
-			  sizeof(*leaks->touched)) < 0)
+	if (ARRAY_RESERVE(leaks->touched, leaks->touched_room, leaks->touched_count + 1) < 0)
 		return -ENOMEM;
 	leaks->touched[leaks->touched_count++] = place;
 	leaks->places[place].touched = true;
@@ -223,8 +220,7 @@ static int unclaimed_add(struct device_state *d, const struct block *block, uint
 {
 	size_t at = unclaimed_above(d, block->address);
 
-	if (array_reserve(&d->unclaimed, &d->unclaimed_room, d->unclaimed_count + 1,
-			  sizeof(*d->unclaimed)) < 0)
+	if (ARRAY_RESERVE(d->unclaimed, d->unclaimed_room, d->unclaimed_count + 1) < 0)
 		return -ENOMEM;
 	memmove(d->unclaimed + at + 1, d->unclaimed + at,
 		(d->unclaimed_count - at) * sizeof(*d->unclaimed));
@@ -689,8 +685,7 @@ static int take_away(struct leaks *leaks, struct replay *replay, const struct bl
 		growth_free_new(&leaks->places[place].growth, judged_bytes(block));
 		return touch(leaks, place);
 	}
-	if (array_reserve(&leaks->freed, &leaks->freed_room, leaks->freed_count + 1,
-			  sizeof(*leaks->freed)) < 0)
+	if (ARRAY_RESERVE(leaks->freed, leaks->freed_room, leaks->freed_count + 1) < 0)
 		return -ENOMEM;
 	leaks->freed[leaks->freed_count] = (struct freed){.block = block_of(leaks, block),
 							  .place = place,

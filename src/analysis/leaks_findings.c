@@ -139,8 +139,7 @@ static int not_judged_all(struct judge *j, enum leaks_unjudged_reason reason,
 			return 0;
 		}
 	}
-	if (array_reserve(&found->unjudged, &found->unjudged_room, i + 1,
-			  sizeof(*found->unjudged)) < 0)
+	if (ARRAY_RESERVE(found->unjudged, found->unjudged_room, i + 1) < 0)
 		return -ENOMEM;
 	found->unjudged[found->told.unjudged_count++] =
 		(struct leaks_unjudged){.reason = reason,
@@ -163,7 +162,7 @@ static int hold(struct judge *j, struct merged *merged, const struct block *bloc
 	struct held *held;
 
 	if (merged->held == 0) {
-		if (array_reserve(&j->held, &j->held_room, j->held_count + 1, sizeof(*j->held)) < 0)
+		if (ARRAY_RESERVE(j->held, j->held_room, j->held_count + 1) < 0)
 			return -ENOMEM;
 		j->held[j->held_count++] = (struct held){0};
 		merged->held = (uint32_t)j->held_count;
@@ -460,8 +459,7 @@ static int judge_growth(struct judge *j, const struct merged *merged, const stru
 			      ? growth_rhythm(&facts, judgement.usual_age)
 			      : place.missing.every;
 	if (is_loose(j, &place, all, count)) {
-		if (array_reserve(&j->loose, &j->loose_room, j->loose_count + 1,
-				  sizeof(*j->loose)) < 0)
+		if (ARRAY_RESERVE(j->loose, j->loose_room, j->loose_count + 1) < 0)
 			return -ENOMEM;
 		j->loose[j->loose_count++] =
 			(struct loose){.place = place,
@@ -692,8 +690,7 @@ static int judge_pool(struct judge *j, const struct group *group)
 	growth_fini(&g);
 	fill_pool(j, group, &pool);
 	if (r == 0)
-		r = array_reserve(&found->pools, &found->pool_room, found->told.pool_count + 1,
-				  sizeof(*found->pools));
+		r = ARRAY_RESERVE(found->pools, found->pool_room, found->told.pool_count + 1);
 	if (r == 0)
 		found->pools[found->told.pool_count++] = pool;
 	return r;
@@ -763,8 +760,7 @@ static void forecast_device(struct judge *j, const struct device_state *d)
 		place->full_steps = forecast.steps;
 		place->full_seconds = (double)forecast.steps * told->step_seconds;
 	}
-	if (array_reserve(&found->forecasts, &found->forecast_room, told->forecast_count + 1,
-			  sizeof(*found->forecasts)) == 0)
+	if (ARRAY_RESERVE(found->forecasts, found->forecast_room, told->forecast_count + 1) == 0)
 		found->forecasts[told->forecast_count++] = forecast;
 }
 

@@ -76,7 +76,7 @@ static int drop(struct judge *j, struct leaks_place *place)
 			return 0;
 		}
 	}
-	if (array_reserve(&j->rest, &j->rest_room, j->rest_count + 1, sizeof(*j->rest)) < 0)
+	if (ARRAY_RESERVE(j->rest, j->rest_room, j->rest_count + 1) < 0)
 		return -ENOMEM;
 	rest = &j->rest[j->rest_count++];
 	*rest = *place;
@@ -148,8 +148,7 @@ int leaks_take_place(struct judge *j, struct leaks_place *place)
 {
 	struct leaks_result *found = j->found;
 
-	if (array_reserve(&found->places, &found->place_room, found->told.place_count + 1,
-			  sizeof(*found->places)) < 0) {
+	if (ARRAY_RESERVE(found->places, found->place_room, found->told.place_count + 1) < 0) {
 		free(place->list);
 		return -ENOMEM;
 	}
@@ -166,8 +165,8 @@ int leaks_sort_places(struct judge *j)
 	int r = prune(j);
 
 	if (r == 0 && j->rest_count > 0)
-		r = array_reserve(&found->places, &found->place_room,
-				  found->told.place_count + j->rest_count, sizeof(*found->places));
+		r = ARRAY_RESERVE(found->places, found->place_room,
+				  found->told.place_count + j->rest_count);
 	for (i = 0; i < j->rest_count && r == 0; i++)
 		found->places[found->told.place_count++] = j->rest[i];
 	if (j->rest_count > 0 && r == 0)

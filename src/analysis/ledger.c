@@ -29,8 +29,7 @@ static int pool_at(struct ledger *ledger, const struct context *context, uint32_
 			break;
 	}
 	if (i == ledger->pool_count) {
-		if (array_reserve(&ledger->pools, &ledger->pool_room, ledger->pool_count + 1,
-				  sizeof(*ledger->pools)) < 0)
+		if (ARRAY_RESERVE(ledger->pools, ledger->pool_room, ledger->pool_count + 1) < 0)
 			return -ENOMEM;
 		ledger->pools[ledger->pool_count++] =
 			(struct ledger_pool){context->pool, context->device};
@@ -68,8 +67,7 @@ static int place_at(struct ledger *ledger, struct ledger_place place, uint32_t *
 		return 0;
 	}
 	if (ledger->place_count >= UINT32_MAX ||
-	    array_reserve(&ledger->places, &ledger->place_room, ledger->place_count + 1,
-			  sizeof(*ledger->places)) < 0 ||
+	    ARRAY_RESERVE(ledger->places, ledger->place_room, ledger->place_count + 1) < 0 ||
 	    map_put(&ledger->place_known, key, ledger->place_count) < 0)
 		return -ENOMEM;
 	*out = (uint32_t)ledger->place_count;
@@ -79,8 +77,7 @@ static int place_at(struct ledger *ledger, struct ledger_place place, uint32_t *
 
 static int put_entry(struct ledger *ledger, struct ledger_entry entry)
 {
-	if (array_reserve(&ledger->entries, &ledger->entry_room, ledger->entry_count + 1,
-			  sizeof(*ledger->entries)) < 0)
+	if (ARRAY_RESERVE(ledger->entries, ledger->entry_room, ledger->entry_count + 1) < 0)
 		return -ENOMEM;
 	ledger->entries[ledger->entry_count++] = entry;
 	return 0;

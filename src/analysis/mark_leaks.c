@@ -92,8 +92,7 @@ static struct device_marks *device_of(struct marks_state *s, uint32_t device)
 		if (s->devices[i].device == device)
 			return &s->devices[i];
 	}
-	if (i == DEVICES_MAX ||
-	    array_reserve(&s->devices, &s->device_room, i + 1, sizeof(*s->devices)) < 0)
+	if (i == DEVICES_MAX || ARRAY_RESERVE(s->devices, s->device_room, i + 1) < 0)
 		return NULL;
 	s->devices[i] = (struct device_marks){.device = device};
 	s->device_count++;
@@ -130,10 +129,8 @@ static int candidate_new(struct marks_state *s, size_t *out)
 		*out = s->free_candidates[--s->free_count];
 		return 0;
 	}
-	if (array_reserve(&s->candidates, &s->candidate_room, s->candidate_count + 1,
-			  sizeof(*s->candidates)) < 0 ||
-	    array_reserve(&s->free_candidates, &s->free_room, s->candidate_count + 1,
-			  sizeof(*s->free_candidates)) < 0)
+	if (ARRAY_RESERVE(s->candidates, s->candidate_room, s->candidate_count + 1) < 0 ||
+	    ARRAY_RESERVE(s->free_candidates, s->free_room, s->candidate_count + 1) < 0)
 		return -ENOMEM;
 	*out = s->candidate_count++;
 	return 0;

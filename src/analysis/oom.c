@@ -97,7 +97,7 @@ static bool is_driver_block(const struct survey *survey, const struct context *c
 
 static int add_range(struct range **ranges, size_t *count, size_t *room, const struct block *block)
 {
-	if (array_reserve(ranges, room, *count + 1, sizeof(**ranges)) < 0)
+	if (ARRAY_RESERVE(*ranges, *room, *count + 1) < 0)
 		return -ENOMEM;
 	(*ranges)[(*count)++] =
 		(struct range){.start = block->address, .end = block->address + block->size_bytes};
@@ -795,8 +795,7 @@ static int take_oom(struct oom_state *state, struct replay *replay, const struct
 		last->last_ns = oom->last_ns;
 		return 0;
 	}
-	r = array_reserve(&state->verdicts, &state->room, state->count + 1,
-			  sizeof(*state->verdicts));
+	r = ARRAY_RESERVE(state->verdicts, state->room, state->count + 1);
 	if (r < 0)
 		return r;
 	verdict = &state->verdicts[state->count];

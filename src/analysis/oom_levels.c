@@ -26,8 +26,7 @@ void levels_fini(struct levels *levels)
 
 static int pool_at(struct levels *levels, size_t usage, struct level_pool **out)
 {
-	int r = array_reserve(&levels->pools, &levels->pool_room, usage + 1,
-			      sizeof(*levels->pools));
+	int r = ARRAY_RESERVE(levels->pools, levels->pool_room, usage + 1);
 
 	if (r < 0)
 		return r;
@@ -52,10 +51,8 @@ static int place_at(struct levels *levels, uint32_t usage, const struct block *b
 		    (*out)->size_bytes == size)
 			return 0;
 	}
-	if (array_reserve(&levels->places, &levels->place_room, levels->place_count + 1,
-			  sizeof(*levels->places)) < 0 ||
-	    array_reserve(&levels->holds, &levels->hold_room, levels->place_count + 1,
-			  sizeof(*levels->holds)) < 0 ||
+	if (ARRAY_RESERVE(levels->places, levels->place_room, levels->place_count + 1) < 0 ||
+	    ARRAY_RESERVE(levels->holds, levels->hold_room, levels->place_count + 1) < 0 ||
 	    index_add(&levels->index, hash, levels->place_count) < 0)
 		return -ENOMEM;
 	levels->holds[levels->place_count] = (struct level_hold){0};
@@ -71,8 +68,7 @@ int levels_walk(struct levels *levels, struct replay *replay,
 	const struct usage *usages = replay_usages(replay, &usage_count);
 	const struct block *block;
 	struct level_place *place;
-	int r = array_reserve(&levels->holds, &levels->hold_room, levels->place_count,
-			      sizeof(*levels->holds));
+	int r = ARRAY_RESERVE(levels->holds, levels->hold_room, levels->place_count);
 
 	if (r == 0 && levels->place_count > 0)
 		memset(levels->holds, 0, levels->place_count * sizeof(*levels->holds));

@@ -86,7 +86,7 @@ static int reserve_head(struct peak_state *state, uint32_t stack)
 {
 	size_t wanted = (size_t)stack + 1;
 
-	if (array_reserve(&state->heads, &state->head_room, wanted, sizeof(*state->heads)) < 0)
+	if (ARRAY_RESERVE(state->heads, state->head_room, wanted) < 0)
 		return -ENOMEM;
 	memset(state->heads + state->head_count, 0,
 	       (wanted - state->head_count) * sizeof(*state->heads));
@@ -109,8 +109,7 @@ static MSCOPE_COLD struct place *add_place(struct peak_state *state, struct plac
 	uint32_t *head = head_of(state, key.stack, key.size_class);
 
 	if (state->place_count >= UINT32_MAX - 1 ||
-	    array_reserve(&state->places, &state->place_room, state->place_count + 1,
-			  sizeof(*state->places)) < 0)
+	    ARRAY_RESERVE(state->places, state->place_room, state->place_count + 1) < 0)
 		return NULL;
 	state->places[state->place_count] = (struct place){.key = key, .next = *head};
 	*head = (uint32_t)++state->place_count;
@@ -153,8 +152,8 @@ static inline struct place *place_of(struct peak_state *state, const struct bloc
 static struct pool_peak *pool_at(struct peak_state *state, size_t index)
 {
 	if (MSCOPE_UNLIKELY(index >= state->pool_count)) {
-		if (index >= POOLS_MAX || array_reserve(&state->pools, &state->pool_room, index + 1,
-							sizeof(*state->pools)) < 0)
+		if (index >= POOLS_MAX ||
+		    ARRAY_RESERVE(state->pools, state->pool_room, index + 1) < 0)
 			return NULL;
 		memset(state->pools + state->pool_count, 0,
 		       (index + 1 - state->pool_count) * sizeof(*state->pools));
@@ -431,7 +430,7 @@ static int add_to_peak(struct replay *replay, struct peak *peak, size_t *room, s
 {
 	if (peak->place_count / 2 >= most)
 		cut(peak, most);
-	if (array_reserve(&peak->places, room, peak->place_count + 1, sizeof(*peak->places)) < 0)
+	if (ARRAY_RESERVE(peak->places, *room, peak->place_count + 1) < 0)
 		return -ENOMEM;
 	peak->places[peak->place_count++] =
 		(struct peak_place){.site = site_of(replay, key->stack),

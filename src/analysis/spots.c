@@ -111,8 +111,7 @@ static int find_exact(struct making *m)
 			r = differ_add(&m->differ, side, pool, keys_of(m->compare, side, place),
 				       spot);
 			if (r == 0)
-				r = array_reserve(&m->out->places, &m->room, (size_t)*spot + 1,
-						  sizeof(*m->out->places));
+				r = ARRAY_RESERVE(m->out->places, m->room, (size_t)*spot + 1);
 			if (r < 0)
 				break;
 			if (*spot == m->out->place_count)

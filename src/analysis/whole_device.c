@@ -29,7 +29,7 @@ static struct device_account *account_at(struct devices_state *state, uint32_t d
 		if (state->all[i].device == device)
 			return &state->all[i];
 	}
-	if (array_reserve(&state->all, &state->room, i + 1, sizeof(*state->all)) < 0)
+	if (ARRAY_RESERVE(state->all, state->room, i + 1) < 0)
 		return NULL;
 	state->all[i] = (struct device_account){.device = device, .point_gap_ns = GAP_FIRST_NS};
 	state->count++;

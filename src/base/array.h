@@ -3,7 +3,7 @@
  * Growable arrays of any element type, as three plain fields in the owner's struct:
  *
  *     struct frame *frames;  size_t frame_count, frame_room;
- *     r = array_reserve(&x->frames, &x->frame_room, x->frame_count + 1, sizeof(*x->frames));
+ *     r = ARRAY_RESERVE(x->frames, x->frame_room, x->frame_count + 1);
  *
  * The owner frees the pointer with free(). Not thread-safe.
  */
@@ -14,5 +14,7 @@
 
 /* Makes room for `wanted` elements; `pointer` is the address of the typed pointer. 0 or -ENOMEM, nothing lost on failure. */
 int array_reserve(void *pointer, size_t *room, size_t wanted, size_t element_bytes);
+
+#define ARRAY_RESERVE(all, room, wanted) array_reserve(&(all), &(room), (wanted), sizeof(*(all)))
 
 #endif

@@ -84,8 +84,7 @@ static int take_row(void *arg, struct replay *replay, const struct row *row)
 	(void)replay;
 	if (row->kind != ROW_MALLOC || row->inefficient == 0 || row->block == NULL)
 		return 0;
-	if (array_reserve(&analyze->wasted, &analyze->wasted_room, analyze->wasted_count + 1,
-			  sizeof(*analyze->wasted)) < 0)
+	if (ARRAY_RESERVE(analyze->wasted, analyze->wasted_room, analyze->wasted_count + 1) < 0)
 		return -ENOMEM;
 	analyze->wasted[analyze->wasted_count++] = (struct wasted){
 		.row_id = row_id_of(analyze->input, row->block->allocation_id, row->id),

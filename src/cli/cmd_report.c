@@ -66,8 +66,7 @@ static int hide_names(struct reporting *reporting)
 	for (i = 0; i < viewed->count && r == 0; i++) {
 		struct viewed_run *run;
 
-		r = array_reserve(&reporting->inputs, &reporting->input_room, i + 1,
-				  sizeof(*reporting->inputs));
+		r = ARRAY_RESERVE(reporting->inputs, reporting->input_room, i + 1);
 		if (r < 0)
 			break;
 		r = open_run(reporting, i, &names, &reporting->inputs[i]);
@@ -210,8 +209,7 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 	if (r == 0)
 		r = pass_all(&pass, &reporting->err);
 	if (r == 0)
-		r = array_reserve(&reporting->digests, &reporting->room, reporting->count + 1,
-				  sizeof(*reporting->digests));
+		r = ARRAY_RESERVE(reporting->digests, reporting->room, reporting->count + 1);
 	if (r == 0) {
 		report = (struct report){.replay = pass.replay,
 					 .analyses = &pass.analyses,

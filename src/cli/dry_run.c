@@ -253,7 +253,7 @@ static void take_sites(struct dry_result *result, const struct findings *found,
 
 static void add_text(char ***list, size_t *count, size_t *room, const char *text)
 {
-	if (array_reserve(list, room, *count + 1, sizeof(**list)) == 0)
+	if (ARRAY_RESERVE(*list, *room, *count + 1) == 0)
 		(*list)[(*count)++] = strdup(text);
 }
 

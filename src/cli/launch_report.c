@@ -37,8 +37,7 @@ void launch_report_add(struct launch_report *report, const struct pipeline *pipe
 				pipeline->project.pid);
 	free(program);
 	if (run.project == NULL || run.name == NULL ||
-	    array_reserve(&report->runs, &report->room, report->count + 1, sizeof(*report->runs)) <
-		    0) {
+	    ARRAY_RESERVE(report->runs, report->room, report->count + 1) < 0) {
 		free(run.project);
 		free(run.name);
 		report->off = true;

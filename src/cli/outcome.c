@@ -114,8 +114,7 @@ static char *shown_path(const char *path)
 
 static struct digest *new_digest(struct outcome *outcome)
 {
-	if (array_reserve(&outcome->digests, &outcome->digest_room, outcome->digest_count + 1,
-			  sizeof(*outcome->digests)) < 0)
+	if (ARRAY_RESERVE(outcome->digests, outcome->digest_room, outcome->digest_count + 1) < 0)
 		return NULL;
 	outcome->digests[outcome->digest_count] = (struct digest){0};
 	return &outcome->digests[outcome->digest_count++];

@@ -153,8 +153,7 @@ static int add_version(struct library *library, const char *version)
 
 static int add_function(struct library *library, const char *name, const char *version)
 {
-	int r = array_reserve(&library->functions, &library->room, library->count + 1,
-			      sizeof(*library->functions));
+	int r = ARRAY_RESERVE(library->functions, library->room, library->count + 1);
 
 	if (r == 0)
 		library->functions[library->count++] = (struct elf_stub_function){name, version};
@@ -271,11 +270,9 @@ static int read_torch(struct stand_ins *all, const char *torch)
 		if (strstr(entry->d_name, ".so") == NULL || is_cuda(entry->d_name))
 			continue;
 		(void)snprintf(path, sizeof(path), "%s/%s", torch, entry->d_name);
-		r = array_reserve(&all->files, &all->file_room, all->file_count + 1,
-				  sizeof(*all->files));
+		r = ARRAY_RESERVE(all->files, all->file_room, all->file_count + 1);
 		if (r == 0)
-			r = array_reserve(&all->paths, &all->path_room, all->file_count + 1,
-					  sizeof(*all->paths));
+			r = ARRAY_RESERVE(all->paths, all->path_room, all->file_count + 1);
 		if (r == 0 && read_file(&all->files[all->file_count], path, &ignored) == 0)
 			all->paths[all->file_count++] = strdup(path);
 	}

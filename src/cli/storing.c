@@ -236,8 +236,7 @@ static struct storing_living *living_of(struct storing *storing, int64_t process
 			 (0.5 + (double)((uint64_t)process >> 12) / (double)(UINT64_C(1) << 53));
 
 	if (living != NULL || storing->place.choice.url == NULL ||
-	    array_reserve(&storing->living, &storing->living_room, storing->living_count + 1,
-			  sizeof(*storing->living)) < 0)
+	    ARRAY_RESERVE(storing->living, storing->living_room, storing->living_count + 1) < 0)
 		return living;
 	living = &storing->living[storing->living_count++];
 	*living = (struct storing_living){
@@ -339,8 +338,7 @@ void storing_add(struct storing *storing, struct pipeline *pipeline)
 	if (storing->place.choice.url == NULL || pipeline->empty)
 		return;
 	forget_living(storing, store_process_key(pipeline->run, NULL));
-	if (array_reserve(&storing->waiting, &storing->room, storing->count + 1,
-			  sizeof(*storing->waiting)) < 0) {
+	if (ARRAY_RESERVE(storing->waiting, storing->room, storing->count + 1) < 0) {
 		storing->failed++;
 		return;
 	}

@@ -21,7 +21,7 @@ static int note_moments(struct advise_run *run, size_t pool)
 
 	if (of->count > events)
 		of->count = events;
-	if (array_reserve(&of->moments, &of->room, events, sizeof(*of->moments)) != 0)
+	if (ARRAY_RESERVE(of->moments, of->room, events) != 0)
 		return -ENOMEM;
 	while (of->count < events)
 		of->moments[of->count++] = run->record.moment_count;
@@ -36,8 +36,7 @@ int advise_run_event(void *arg, struct replay *replay, const struct trace_event 
 	if (status == 0)
 		status = pool_histories_take(&run->histories, replay, event);
 	if (status == 0)
-		status = array_reserve(&run->moments, &run->room, run->histories.count,
-				       sizeof(*run->moments));
+		status = ARRAY_RESERVE(run->moments, run->room, run->histories.count);
 	while (status == 0 && run->count < run->histories.count)
 		run->moments[run->count++] = (struct advise_moments){0};
 	for (size_t i = 0; i < run->count && status == 0; i++)

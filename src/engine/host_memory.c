@@ -64,7 +64,7 @@ static void read_table(struct host_table *table)
 	while ((entry = readdir(directory)) != NULL) {
 		uint32_t pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
 
-		if (pid == 0 || array_reserve(&all, &room, count + 1, sizeof(*all)) < 0)
+		if (pid == 0 || ARRAY_RESERVE(all, room, count + 1) < 0)
 			continue;
 		known = entry_of(table->all, table->count, pid);
 		if (known != NULL)
@@ -136,8 +136,7 @@ static void add_member(struct host_family *family, const struct host_entry *entr
 	/* One that has ended stays in the table until its parent has asked for its status. */
 	if (family->count == HOST_MEMBERS_MAX || !process_stat(entry->pid, &stat) ||
 	    stat.state == 'Z' ||
-	    array_reserve(&family->members, &family->room, family->count + 1,
-			  sizeof(*family->members)) < 0)
+	    ARRAY_RESERVE(family->members, family->room, family->count + 1) < 0)
 		return;
 	member = &family->members[family->count++];
 	*member = (struct host_member){.pid = entry->pid,

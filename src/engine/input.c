@@ -56,7 +56,7 @@ static int list(const char *directory, const char *pattern, bool directories, st
 		    stat(path, &st) < 0 ||
 		    (directories ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode)))
 			continue;
-		r = array_reserve(&out->all, &out->room, out->count + 1, sizeof(*out->all));
+		r = ARRAY_RESERVE(out->all, out->room, out->count + 1);
 		if (r == 0 && (out->all[out->count] = strdup(path)) == NULL)
 			r = -ENOMEM;
 		if (r == 0)

@@ -32,8 +32,7 @@ int npu_history_given(struct npu_history *npu, uint64_t address, uint64_t bytes,
 
 	if (status != 0 || !by_handle)
 		return status;
-	status = array_reserve(&npu->handles, &npu->handle_room, npu->handle_count + 1,
-			       sizeof(*npu->handles));
+	status = ARRAY_RESERVE(npu->handles, npu->handle_room, npu->handle_count + 1);
 	if (status == 0)
 		npu->handles[npu->handle_count++] = address;
 	npu->handle_bytes += bytes;

@@ -32,7 +32,7 @@ static struct pool_recorder *pool_of(struct pool_histories *all, const struct co
 	for (size_t i = 0; i < all->count; i++)
 		if (all->pools[i].history.device == context->device)
 			return &all->pools[i];
-	if (array_reserve(&all->pools, &all->room, all->count + 1, sizeof(*all->pools)) != 0) {
+	if (ARRAY_RESERVE(all->pools, all->room, all->count + 1) != 0) {
 		*out_status = -ENOMEM;
 		return NULL;
 	}

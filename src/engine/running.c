@@ -38,8 +38,7 @@ static void add(void *arg, const char *directory)
 		if (strcmp(running->all[i], directory) == 0)
 			return;
 	}
-	if (array_reserve(&running->all, &running->room, running->count + 1,
-			  sizeof(*running->all)) < 0 ||
+	if (ARRAY_RESERVE(running->all, running->room, running->count + 1) < 0 ||
 	    (copy = strdup(directory)) == NULL)
 		return;
 	running->all[running->count++] = copy;

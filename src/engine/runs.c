@@ -74,7 +74,7 @@ static int add(struct runs *runs, const char *name)
 	struct session_run *item;
 	int r;
 
-	r = array_reserve(&runs->items, &runs->room, runs->count + 1, sizeof(*runs->items));
+	r = ARRAY_RESERVE(runs->items, runs->room, runs->count + 1);
 	item = r < 0 ? NULL : calloc(1, sizeof(*item));
 	if (item == NULL)
 		return -ENOMEM;

@@ -64,9 +64,7 @@ int differ_add(struct differ *differ, int side, uint64_t group, struct differ_ke
 	size_t at = known != NULL ? *known : differ->count;
 
 	if (known == NULL) {
-		if (at >= UINT32_MAX ||
-		    array_reserve(&differ->lines, &differ->room, at + 1, sizeof(*differ->lines)) <
-			    0 ||
+		if (at >= UINT32_MAX || ARRAY_RESERVE(differ->lines, differ->room, at + 1) < 0 ||
 		    map_put(&differ->exact, key, at) < 0)
 			return -ENOMEM;
 		differ->lines[differ->count++] =

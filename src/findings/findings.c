@@ -149,8 +149,8 @@ void *findings_add_to(struct findings *found, enum finding_kind kind, struct fin
 /* Takes over a text from malloc(). */
 static const char *own(struct findings *found, char *text)
 {
-	if (text == NULL || array_reserve(&found->texts, &found->text_room, found->text_count + 1,
-					  sizeof(*found->texts)) < 0) {
+	if (text == NULL ||
+	    ARRAY_RESERVE(found->texts, found->text_room, found->text_count + 1) < 0) {
 		free(text);
 		found->failed = true;
 		return "";

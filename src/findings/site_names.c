@@ -59,9 +59,8 @@ int site_names_add(struct site_names *names, struct replay *replay, uint32_t sta
 	lines = replay_stack_lines(replay, site, &count);
 	if (count == 0)
 		return 0;
-	if (array_reserve(&names->all, &names->room, names->count + 1, sizeof(*names->all)) < 0 ||
-	    array_reserve(&names->frames, &names->frame_room, names->frame_count + SITE_FRAMES,
-			  sizeof(*names->frames)) < 0 ||
+	if (ARRAY_RESERVE(names->all, names->room, names->count + 1) < 0 ||
+	    ARRAY_RESERVE(names->frames, names->frame_room, names->frame_count + SITE_FRAMES) < 0 ||
 	    map_put(&names->index, (struct map_key){site, 0}, names->count) < 0)
 		return -ENOMEM;
 	named = &names->all[names->count++];

@@ -127,8 +127,7 @@ static int new_value(struct pickle *pickle, struct pickle_value value, uint32_t 
 {
 	if (pickle->value_count >= UINT32_MAX - 1)
 		return MSCOPE_E_LIMIT;
-	if (array_reserve(&pickle->values, &pickle->value_room, pickle->value_count + 1,
-			  sizeof(*pickle->values)) < 0)
+	if (ARRAY_RESERVE(pickle->values, pickle->value_room, pickle->value_count + 1) < 0)
 		return -ENOMEM;
 	pickle->values[pickle->value_count] = value;
 	*out = (uint32_t)pickle->value_count++;
@@ -139,7 +138,7 @@ static int push_index(struct machine *m, uint32_t value)
 {
 	if (m->depth >= DEPTH_MAX)
 		return MSCOPE_E_LIMIT;
-	if (array_reserve(&m->stack, &m->stack_room, m->depth + 1, sizeof(*m->stack)) < 0)
+	if (ARRAY_RESERVE(m->stack, m->stack_room, m->depth + 1) < 0)
 		return -ENOMEM;
 	m->stack[m->depth++] = value;
 	return 0;
@@ -159,8 +158,8 @@ static int push_container(struct machine *m, enum pickle_type type)
 
 	if (pickle->container_count >= CONTAINERS_MIN + m->bytes / CONTAINER_BYTES)
 		return MSCOPE_E_LIMIT;
-	if (array_reserve(&pickle->containers, &pickle->container_room, pickle->container_count + 1,
-			  sizeof(*pickle->containers)) < 0)
+	if (ARRAY_RESERVE(pickle->containers, pickle->container_room, pickle->container_count + 1) <
+	    0)
 		return -ENOMEM;
 	pickle->containers[pickle->container_count] = (struct pickle_items){0};
 	return push(m, (struct pickle_value){.type = (uint8_t)type,
@@ -194,8 +193,7 @@ static int move_items(struct machine *m, size_t from, uint32_t at, enum pickle_t
 	items = &m->pickle->containers[m->pickle->values[at].items];
 	if (count == 0)
 		return 0;
-	if (array_reserve(&items->values, &items->room, items->count + count,
-			  sizeof(*items->values)) < 0)
+	if (ARRAY_RESERVE(items->values, items->room, items->count + count) < 0)
 		return -ENOMEM;
 	for (i = from; i < m->depth; i++) {
 		uint32_t inside = m->stack[i] == at ? 0 : nested(m->pickle, m->stack[i]);
@@ -357,7 +355,7 @@ static int memo_put(struct machine *m, uint64_t index)
 	if (free_depth(m) == 0 || index >= m->bytes)
 		return MSCOPE_E_DAMAGED;
 	if (index >= m->memo_count) {
-		if (array_reserve(&m->memo, &m->memo_room, index + 1, sizeof(*m->memo)) < 0)
+		if (ARRAY_RESERVE(m->memo, m->memo_room, index + 1) < 0)
 			return -ENOMEM;
 		memset(m->memo + m->memo_count, 0, (index + 1 - m->memo_count) * sizeof(*m->memo));
 		m->memo_count = index + 1;
@@ -383,7 +381,7 @@ static int put_mark(struct machine *m)
 {
 	if (m->mark_count >= DEPTH_MAX)
 		return MSCOPE_E_LIMIT;
-	if (array_reserve(&m->marks, &m->mark_room, m->mark_count + 1, sizeof(*m->marks)) < 0)
+	if (ARRAY_RESERVE(m->marks, m->mark_room, m->mark_count + 1) < 0)
 		return -ENOMEM;
 	m->marks[m->mark_count++] = m->depth;
 	return 0;

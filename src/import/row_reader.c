@@ -185,8 +185,8 @@ static const char *read_figures(struct importer *importer, const struct import_f
 	    !attr_number(importer, ATTR_total, &figures.total) ||
 	    !attr_number(importer, ATTR_free, &figures.free))
 		return "a figure of the snapshot is not a number";
-	if (array_reserve(&importer->figures, &importer->figure_room, importer->figure_count + 1,
-			  sizeof(*importer->figures)) < 0) {
+	if (ARRAY_RESERVE(importer->figures, importer->figure_room, importer->figure_count + 1) <
+	    0) {
 		importer->no_memory = true;
 		return NULL;
 	}
@@ -354,8 +354,7 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 		if (pid != importer->only_pid)
 			return 0;
 	}
-	r = array_reserve(&importer->rows, &importer->row_room, importer->row_count + 1,
-			  sizeof(*importer->rows));
+	r = ARRAY_RESERVE(importer->rows, importer->row_room, importer->row_count + 1);
 	if (r == 0)
 		importer->rows[importer->row_count++] = row;
 	return r;

@@ -70,8 +70,7 @@ static struct writer *writer_at(struct output *out, uint32_t tid, uint8_t proces
 		fail(out, MSCOPE_E_LIMIT);
 		return NULL;
 	}
-	if (array_reserve(&out->writers, &out->writer_room, out->writer_count + 1,
-			  sizeof(*out->writers)) < 0 ||
+	if (ARRAY_RESERVE(out->writers, out->writer_room, out->writer_count + 1) < 0 ||
 	    map_put(&out->by_tid, (struct map_key){tid, process}, out->writer_count) < 0) {
 		fail(out, -ENOMEM);
 		return NULL;
@@ -126,8 +125,7 @@ static uint32_t context_of(struct output *out, uint8_t pool, uint8_t block_kind,
 
 	if (known != NULL)
 		return (uint32_t)*known;
-	if (array_reserve(&out->contexts, &out->context_room, out->context_count + 1,
-			  sizeof(*out->contexts)) < 0 ||
+	if (ARRAY_RESERVE(out->contexts, out->context_room, out->context_count + 1) < 0 ||
 	    map_put(&out->context_known, key, out->context_count) < 0) {
 		fail(out, -ENOMEM);
 		return 0;
@@ -215,8 +213,8 @@ static void put_alloc(struct output *out, struct writer *w, uint32_t context,
 		fail(out, -ENOMEM);
 	if (!out->importer->one_process)
 		return;
-	if (array_reserve(&out->importer->row_ids, &out->importer->row_id_room,
-			  out->importer->row_id_count + 1, sizeof(*out->importer->row_ids)) < 0)
+	if (ARRAY_RESERVE(out->importer->row_ids, out->importer->row_id_room,
+			  out->importer->row_id_count + 1) < 0)
 		fail(out, -ENOMEM);
 	else
 		out->importer->row_ids[out->importer->row_id_count++] = row->id;
@@ -307,8 +305,7 @@ static void put_range_start(struct output *out, struct writer *w, const struct i
 	uint64_t range = ++out->ranges;
 
 	if (!out->range_numbers &&
-	    array_reserve(&out->open_ranges, &out->open_room, out->open_count + 1,
-			  sizeof(*out->open_ranges)) < 0)
+	    ARRAY_RESERVE(out->open_ranges, out->open_room, out->open_count + 1) < 0)
 		fail(out, -ENOMEM);
 	else if (!out->range_numbers)
 		out->open_ranges[out->open_count++] = range;

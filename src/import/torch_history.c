@@ -136,8 +136,7 @@ static int read_segments(struct reader *r, uint32_t list, struct spans *spans)
 		if (number_at(r, segments[i], "device", 0) != r->history->device ||
 		    s.address > INT64_MAX || s.bytes > INT64_MAX || s.bytes == 0)
 			continue;
-		if (array_reserve(&spans->all, &spans->room, spans->count + 1,
-				  sizeof(*spans->all)) != 0)
+		if (ARRAY_RESERVE(spans->all, spans->room, spans->count + 1) != 0)
 			return -ENOMEM;
 		spans->all[spans->count++] =
 			(struct span){s.address, s.address + s.bytes, s.private_pool};
@@ -441,7 +440,7 @@ static int read_all(struct reader *r, struct pool_history **out, size_t *out_cou
 		pickle_list(&r->pickle, traces[d], &count);
 		if (count == 0)
 			continue;
-		if (array_reserve(out, &room, *out_count + 1, sizeof(**out)) != 0)
+		if (ARRAY_RESERVE(*out, room, *out_count + 1) != 0)
 			return -ENOMEM;
 		r->history = &(*out)[(*out_count)++];
 		*r->history = (struct pool_history){.device = d, .npu = npu};

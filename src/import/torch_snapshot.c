@@ -267,7 +267,7 @@ static void add_cuts(struct snapshot *s, uint64_t address, uint64_t size)
 {
 	struct device *d = s->device;
 
-	if (array_reserve(&d->cuts, &d->cut_room, d->cut_count + 2, sizeof(*d->cuts)) < 0) {
+	if (ARRAY_RESERVE(d->cuts, d->cut_room, d->cut_count + 2) < 0) {
 		fail(s, -ENOMEM);
 		return;
 	}

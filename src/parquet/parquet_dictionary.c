@@ -96,8 +96,7 @@ static uint32_t add_text(struct parquet_dictionary *dictionary, uint32_t slot, u
 	size_t at = dictionary->body.length;
 
 	if (at + bytes > UINT32_MAX - sizeof(length) ||
-	    array_reserve(&dictionary->entries, &dictionary->entry_room, entry + 1u,
-			  sizeof(*dictionary->entries)) < 0)
+	    ARRAY_RESERVE(dictionary->entries, dictionary->entry_room, entry + 1u) < 0)
 		return DICTIONARY_NONE;
 	strbuf_add(&dictionary->body, &length, sizeof(length));
 	strbuf_add(&dictionary->body, text, bytes);

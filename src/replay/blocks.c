@@ -43,11 +43,10 @@ static int slot_take(struct blocks *blocks, uint32_t *out_slot)
 		*out_slot = blocks->free_slots[--blocks->free_count];
 		return 0;
 	}
-	r = array_reserve(&blocks->all, &blocks->room, blocks->count + 1, sizeof(*blocks->all));
+	r = ARRAY_RESERVE(blocks->all, blocks->room, blocks->count + 1);
 	/* Room to give every slot back is made now, so that giving back cannot fail. */
 	if (r == 0)
-		r = array_reserve(&blocks->free_slots, &blocks->free_room, blocks->count + 1,
-				  sizeof(*blocks->free_slots));
+		r = ARRAY_RESERVE(blocks->free_slots, blocks->free_room, blocks->count + 1);
 	if (r == 0)
 		*out_slot = (uint32_t)blocks->count++;
 	return r;

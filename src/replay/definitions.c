@@ -23,10 +23,10 @@ static bool same_context(const struct context *a, const struct context *b)
 static int add_context(struct definitions *d, const struct context *context)
 {
 	size_t at = d->context_count;
-	int r = array_reserve(&d->contexts, &d->context_room, at + 1, sizeof(*d->contexts));
+	int r = ARRAY_RESERVE(d->contexts, d->context_room, at + 1);
 
 	if (r == 0)
-		r = array_reserve(&d->uses, &d->use_room, at + 1, sizeof(*d->uses));
+		r = ARRAY_RESERVE(d->uses, d->use_room, at + 1);
 	if (r < 0)
 		return r;
 	d->contexts[at] = *context;
@@ -206,7 +206,7 @@ static int read_places(struct replay *replay, const struct writer *writer, const
 	size_t i;
 
 	out->count = 0;
-	if (array_reserve(&d->places, &d->place_room, count, sizeof(*d->places)) < 0)
+	if (ARRAY_RESERVE(d->places, d->place_room, count) < 0)
 		return -ENOMEM;
 	for (i = 0; i < count; i++) {
 		uint32_t code;

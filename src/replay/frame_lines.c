@@ -59,7 +59,7 @@ int frame_lines_add(struct frame_lines *lines, struct frame_range *range,
 	if (count > LINES_FRAMES_MAX)
 		count = LINES_FRAMES_MAX;
 	if (first + count >= UINT32_MAX ||
-	    array_reserve(&lines->all, &lines->room, first + count, sizeof(*lines->all)) < 0)
+	    ARRAY_RESERVE(lines->all, lines->room, first + count) < 0)
 		return -ENOMEM;
 	for (i = 0; i < count; i++)
 		lines->all[first + i] =
@@ -105,7 +105,7 @@ void frame_lines_load(struct frame_lines *lines, struct frame_range *range, cons
 
 	if (bytes % sizeof(struct saved_line) != 0 || count > LINES_FRAMES_MAX || range->known ||
 	    first + count >= UINT32_MAX ||
-	    array_reserve(&lines->all, &lines->room, first + count, sizeof(*lines->all)) < 0)
+	    ARRAY_RESERVE(lines->all, lines->room, first + count) < 0)
 		return;
 	for (i = 0; i < count; i++) {
 		struct saved_line saved;

@@ -102,8 +102,7 @@ static int put(struct replay *replay, struct keeper *keeper)
 		return 0;
 	}
 	if (before == NULL && keepers->count < KEEPERS_MAX) {
-		if (array_reserve(&keepers->all, &keepers->room, keepers->count + 1,
-				  sizeof(*keepers->all)) < 0) {
+		if (ARRAY_RESERVE(keepers->all, keepers->room, keepers->count + 1) < 0) {
 			free(keeper->texts[0]);
 			return -ENOMEM;
 		}

@@ -74,8 +74,7 @@ static int older_add(struct kernels *kernels, const struct older_launch *launch)
 		memmove(kernels->older, kernels->older + half, half * sizeof(*kernels->older));
 		kernels->older_count = half;
 	}
-	if (array_reserve(&kernels->older, &kernels->older_room, kernels->older_count + 1,
-			  sizeof(*kernels->older)) < 0)
+	if (ARRAY_RESERVE(kernels->older, kernels->older_room, kernels->older_count + 1) < 0)
 		return -ENOMEM;
 	kernels->older[kernels->older_count++] = *launch;
 	return 0;
@@ -364,8 +363,7 @@ static struct device_clock *clock_get(struct kernels *kernels, uint32_t device)
 
 	for (i = 0; i < kernels->clock_count && kernels->clocks[i].device != device; i++)
 		;
-	if (array_reserve(&kernels->clocks, &kernels->clock_room, i + 1, sizeof(*kernels->clocks)) <
-	    0)
+	if (ARRAY_RESERVE(kernels->clocks, kernels->clock_room, i + 1) < 0)
 		return NULL;
 	if (i == kernels->clock_count)
 		kernels->clocks[kernels->clock_count++] = (struct device_clock){.device = device};

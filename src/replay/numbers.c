@@ -34,7 +34,7 @@ static uint32_t value_at(const struct numbers *numbers, size_t number)
 
 static int reserve_pages(struct numbers *numbers, size_t count)
 {
-	if (array_reserve(&numbers->pages, &numbers->page_room, count, sizeof(*numbers->pages)) < 0)
+	if (ARRAY_RESERVE(numbers->pages, numbers->page_room, count) < 0)
 		return -ENOMEM;
 	while (numbers->page_count < count)
 		numbers->pages[numbers->page_count++] = (struct numbers_page){0};

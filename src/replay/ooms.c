@@ -139,7 +139,7 @@ static int publish_details(struct replay *replay, const struct oom *oom, uint32_
 	while (r == 0 && (block = replay_next_block(replay, &cursor)) != NULL) {
 		if (replay_context(replay, block->context)->device != device)
 			continue;
-		r = array_reserve(&blocks, &room, count + 1, sizeof(*blocks));
+		r = ARRAY_RESERVE(blocks, room, count + 1);
 		if (r == 0)
 			blocks[count++] = block;
 	}
@@ -297,7 +297,7 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 		oom = NULL;
 	}
 	if (r == 0 && oom == NULL) {
-		r = array_reserve(&ooms->open, &ooms->room, ooms->count + 1, sizeof(*ooms->open));
+		r = ARRAY_RESERVE(ooms->open, ooms->room, ooms->count + 1);
 		if (r < 0)
 			return r;
 		oom = &ooms->open[ooms->count++];

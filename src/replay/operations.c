@@ -41,8 +41,7 @@ static int begin(struct operations *operations, const struct open_operation *ope
 
 	if (operations->count == DEPTH_MAX)
 		return 0;
-	r = array_reserve(&operations->open, &operations->room, operations->count + 1,
-			  sizeof(*operations->open));
+	r = ARRAY_RESERVE(operations->open, operations->room, operations->count + 1);
 	if (r == 0)
 		operations->open[operations->count++] = *operation;
 	return r;

@@ -165,7 +165,7 @@ static int plain_number_of(struct owners *owners, struct owner owner, uint32_t *
 		*out = (uint32_t)*known;
 		return 0;
 	}
-	r = array_reserve(&owners->all, &owners->room, owners->count + 2, sizeof(*owners->all));
+	r = ARRAY_RESERVE(owners->all, owners->room, owners->count + 2);
 	if (r < 0)
 		return r;
 	if (owners->count == 0)
@@ -207,7 +207,7 @@ static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
 		*out = (uint32_t)*known;
 		return 0;
 	}
-	r = array_reserve(&owners->all, &owners->room, owners->count + 1, sizeof(*owners->all));
+	r = ARRAY_RESERVE(owners->all, owners->room, owners->count + 1);
 	if (r == 0)
 		r = map_put(&owners->layered, key, owners->count);
 	if (r < 0)
@@ -278,8 +278,7 @@ static struct owner_thread *thread_at(struct owners *owners, uint32_t tid)
 
 	if (thread != NULL)
 		return thread;
-	if (array_reserve(&owners->threads, &owners->thread_room, owners->thread_count + 1,
-			  sizeof(*owners->threads)) < 0 ||
+	if (ARRAY_RESERVE(owners->threads, owners->thread_room, owners->thread_count + 1) < 0 ||
 	    map_put(&owners->by_tid, (struct map_key){tid, 0}, owners->thread_count) < 0)
 		return NULL;
 	thread = &owners->threads[owners->thread_count++];
@@ -386,7 +385,7 @@ int owners_enter(struct owners *owners, uint32_t tid, enum label_kind kind, cons
 	if (thread == NULL)
 		return -ENOMEM;
 	stack = stack_of(thread, kind);
-	r = array_reserve(&stack->texts, &stack->room, stack->count + 1, sizeof(*stack->texts));
+	r = ARRAY_RESERVE(stack->texts, stack->room, stack->count + 1);
 	if (r == 0)
 		r = intern_label(owners, text, &number);
 	if (r == 0 && number != 0)
@@ -442,10 +441,9 @@ int owners_push(struct owners *owners, uint32_t tid, const char *label)
 			return 0;
 		}
 	}
-	r = array_reserve(&thread->labels, &thread->label_room, i + 1, sizeof(*thread->labels));
+	r = ARRAY_RESERVE(thread->labels, thread->label_room, i + 1);
 	if (r == 0)
-		r = array_reserve(&thread->depths, &thread->depth_room, i + 1,
-				  sizeof(*thread->depths));
+		r = ARRAY_RESERVE(thread->depths, thread->depth_room, i + 1);
 	if (r < 0)
 		return r;
 	thread->labels[i] = text;

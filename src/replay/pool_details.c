@@ -34,8 +34,7 @@ uint32_t pool_details_place(struct replay *replay, uint64_t stream, uint64_t pri
 		    known->private_second == place.private_second)
 			return (uint32_t)i;
 	}
-	if (array_reserve(&details->places, &details->place_room, details->place_count + 1,
-			  sizeof(*details->places)) < 0)
+	if (ARRAY_RESERVE(details->places, details->place_room, details->place_count + 1) < 0)
 		return 0;
 	details->places[details->place_count++] = place;
 	return (uint32_t)details->place_count;
@@ -105,8 +104,7 @@ static int start_waiting(struct replay *replay, const struct event_pool_block *e
 	struct usage *usage = usages_of(replay, context);
 
 	if (usage == NULL ||
-	    array_reserve(&details->waiting, &details->waiting_room, details->waiting_count + 1,
-			  sizeof(*details->waiting)) < 0)
+	    ARRAY_RESERVE(details->waiting, details->waiting_room, details->waiting_count + 1) < 0)
 		return -ENOMEM;
 	stop_waiting_in(replay, event->address, event->address + 1);
 	usage->detailed = true;
@@ -205,8 +203,7 @@ static int insert_segment(struct replay *replay, const struct pool_segment *segm
 	struct pool_details *details = &replay->pool_details;
 	size_t at = segment_from(details, segment->address);
 
-	if (array_reserve(&details->segments, &details->segment_room, details->segment_count + 1,
-			  sizeof(*details->segments)) < 0)
+	if (ARRAY_RESERVE(details->segments, details->segment_room, details->segment_count + 1) < 0)
 		return -ENOMEM;
 	memmove(&details->segments[at + 1], &details->segments[at],
 		(details->segment_count - at) * sizeof(*details->segments));

@@ -36,8 +36,7 @@ static struct pool_share *share_of(struct pool_facts *facts, uint32_t device)
 	for (size_t i = 0; i < facts->share_count; i++)
 		if (facts->shares[i].device == device)
 			return &facts->shares[i];
-	if (array_reserve(&facts->shares, &facts->share_room, facts->share_count + 1,
-			  sizeof(*facts->shares)) < 0)
+	if (ARRAY_RESERVE(facts->shares, facts->share_room, facts->share_count + 1) < 0)
 		return NULL;
 	facts->shares[facts->share_count] = (struct pool_share){.device = device, .fraction = -1};
 	return &facts->shares[facts->share_count++];

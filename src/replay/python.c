@@ -146,7 +146,7 @@ int codes_intern(struct codes *codes, const struct code *code, uint32_t *out_ind
 	}
 	if (codes->count >= UINT32_MAX)
 		return -ENOMEM;
-	r = array_reserve(&codes->all, &codes->room, codes->count + 1, sizeof(*codes->all));
+	r = ARRAY_RESERVE(codes->all, codes->room, codes->count + 1);
 	if (r < 0)
 		return r;
 	codes->all[codes->count] = (struct code_entry){.at = codes->bytes.length,

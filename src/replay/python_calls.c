@@ -29,8 +29,8 @@ static struct call_thread *thread_at(struct python_calls *calls, uint32_t writer
 {
 	size_t before = calls->thread_room;
 
-	if (writer > WRITERS_MAX || array_reserve(&calls->threads, &calls->thread_room,
-						  (size_t)writer + 1, sizeof(*calls->threads)) < 0)
+	if (writer > WRITERS_MAX ||
+	    ARRAY_RESERVE(calls->threads, calls->thread_room, (size_t)writer + 1) < 0)
 		return NULL;
 	if (calls->thread_room > before)
 		memset(calls->threads + before, 0,
@@ -84,8 +84,7 @@ static int push(struct call_thread *thread, const struct call_slice *slice)
 {
 	int r = thread->open_count == OPEN_MAX
 			? 0
-			: array_reserve(&thread->open, &thread->open_room, thread->open_count + 1,
-					sizeof(*thread->open));
+			: ARRAY_RESERVE(thread->open, thread->open_room, thread->open_count + 1);
 
 	if (r == 0 && thread->open_count < OPEN_MAX)
 		thread->open[thread->open_count++] = *slice;
@@ -210,8 +209,7 @@ static int range_begin(struct call_thread *thread, const struct call_slice *slic
 			(OPEN_MAX - OPEN_MAX / 2) * sizeof(*thread->ranges));
 		thread->range_count = OPEN_MAX - OPEN_MAX / 2;
 	}
-	r = array_reserve(&thread->ranges, &thread->range_room, thread->range_count + 1,
-			  sizeof(*thread->ranges));
+	r = ARRAY_RESERVE(thread->ranges, thread->range_room, thread->range_count + 1);
 	if (r == 0)
 		thread->ranges[thread->range_count++] = *slice;
 	return r;

@@ -112,8 +112,7 @@ static int leaf_add(struct lane *lane, size_t at, struct leaf **out)
 {
 	struct leaf *leaf;
 
-	if (array_reserve(&lane->leaves, &lane->leaf_room, lane->leaf_count + 1,
-			  sizeof(*lane->leaves)) < 0)
+	if (ARRAY_RESERVE(lane->leaves, lane->leaf_room, lane->leaf_count + 1) < 0)
 		return -ENOMEM;
 	leaf = malloc(sizeof(*leaf));
 	if (leaf == NULL)

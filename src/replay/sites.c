@@ -98,8 +98,7 @@ static struct frame_line *lines_at(struct replay *replay, uint32_t number,
 
 static struct stack_line *add_line(struct sites *sites)
 {
-	if (array_reserve(&sites->lines, &sites->line_room, sites->line_count + 1,
-			  sizeof(*sites->lines)) < 0)
+	if (ARRAY_RESERVE(sites->lines, sites->line_room, sites->line_count + 1) < 0)
 		return NULL;
 	return &sites->lines[sites->line_count++];
 }
@@ -296,10 +295,8 @@ static int place_at(struct sites *sites, struct map_key key, uint32_t stack, uin
 			return 0;
 		}
 	}
-	if (array_reserve(&sites->keys, &sites->key_room, sites->key_count + 1,
-			  sizeof(*sites->keys)) < 0 ||
-	    array_reserve(&sites->lowest, &sites->lowest_room, sites->key_count + 1,
-			  sizeof(*sites->lowest)) < 0 ||
+	if (ARRAY_RESERVE(sites->keys, sites->key_room, sites->key_count + 1) < 0 ||
+	    ARRAY_RESERVE(sites->lowest, sites->lowest_room, sites->key_count + 1) < 0 ||
 	    index_add(&sites->by_key, key.a, sites->key_count) < 0)
 		return -ENOMEM;
 	sites->keys[sites->key_count] = key;
@@ -331,7 +328,7 @@ static int number_stacks(struct replay *replay, struct sites *sites)
 {
 	size_t count = replay_stack_count(replay);
 
-	if (array_reserve(&sites->ids, &sites->room, count, sizeof(*sites->ids)) < 0)
+	if (ARRAY_RESERVE(sites->ids, sites->room, count) < 0)
 		return -ENOMEM;
 	if (know_keys(replay, sites) < 0)
 		return -ENOMEM;

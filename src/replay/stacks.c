@@ -43,8 +43,7 @@ int stacks_number(struct stacks *stacks, const struct frame *frame, uint32_t *ou
 		if (known->frame.address == frame->address && known->frame.module == frame->module)
 			return 0;
 	}
-	r = array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + 1,
-			  sizeof(*stacks->frames));
+	r = ARRAY_RESERVE(stacks->frames, stacks->frame_room, stacks->frame_count + 1);
 	if (r == 0)
 		r = index_add(&stacks->by_address, hash, stacks->frame_count);
 	if (r < 0)
@@ -113,8 +112,8 @@ static int reserve_frames(struct stacks *stacks, size_t count)
 	if (stacks->number_count + count >= UINT32_MAX)
 		return -ENOMEM;
 	/* One more, so that a stack without frames has an address, too. */
-	return array_reserve(&stacks->numbers, &stacks->number_room,
-			     stacks->number_count + count + 1, sizeof(*stacks->numbers));
+	return ARRAY_RESERVE(stacks->numbers, stacks->number_room,
+			     stacks->number_count + count + 1);
 }
 
 /* Interns the stack whose frames lie behind those that are in use. */
@@ -127,7 +126,7 @@ static int intern(struct stacks *stacks, size_t count, const struct stack_places
 	int r;
 
 	if (stacks->count == 0) {
-		r = array_reserve(&stacks->all, &stacks->room, 2, sizeof(*stacks->all));
+		r = ARRAY_RESERVE(stacks->all, stacks->room, 2);
 		if (r < 0)
 			return r;
 		stacks->all[0] = stacks->all[1] = (struct stack){0};
@@ -147,10 +146,10 @@ static int intern(struct stacks *stacks, size_t count, const struct stack_places
 	}
 	if (stacks->place_count + places->count > INT32_MAX)
 		return -ENOMEM;
-	r = array_reserve(&stacks->all, &stacks->room, stacks->count + 2, sizeof(*stacks->all));
+	r = ARRAY_RESERVE(stacks->all, stacks->room, stacks->count + 2);
 	if (r == 0)
-		r = array_reserve(&stacks->places, &stacks->place_room,
-				  stacks->place_count + places->count, sizeof(*stacks->places));
+		r = ARRAY_RESERVE(stacks->places, stacks->place_room,
+				  stacks->place_count + places->count);
 	if (r == 0)
 		r = index_add(&stacks->by_frames, hash, stacks->count);
 	if (r < 0)

@@ -18,8 +18,7 @@ void steps_fini(struct replay *replay)
 int steps_open(struct replay *replay, uint64_t range, uint32_t step)
 {
 	struct steps *steps = &replay->steps;
-	int r = array_reserve(&steps->open, &steps->open_room, steps->open_count + 1,
-			      sizeof(*steps->open));
+	int r = ARRAY_RESERVE(steps->open, steps->open_room, steps->open_count + 1);
 
 	if (r < 0)
 		return r;

@@ -23,8 +23,7 @@ void notes_fini(struct replay *replay)
 /* Keeps a text that was just copied; NULL: the copy failed. */
 static int keep(struct notes *notes, char *text)
 {
-	if (text == NULL ||
-	    array_reserve(&notes->all, &notes->room, notes->count + 1, sizeof(*notes->all)) < 0) {
+	if (text == NULL || ARRAY_RESERVE(notes->all, notes->room, notes->count + 1) < 0) {
 		free(text);
 		return -ENOMEM;
 	}

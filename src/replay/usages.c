@@ -124,7 +124,7 @@ static struct usage *entry_at(struct replay *replay, uint8_t vendor, uint8_t poo
 			return &usages->all[i];
 		}
 	}
-	if (array_reserve(&usages->all, &usages->room, i + 1, sizeof(*usages->all)) < 0)
+	if (ARRAY_RESERVE(usages->all, usages->room, i + 1) < 0)
 		return NULL;
 	/* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
 	usages->all[i] = (struct usage){.pool = pool,
@@ -260,8 +260,7 @@ static struct driver_usage *driver_at(struct usages *usages, uint32_t device)
 		if (usages->drivers[i].device == device)
 			return &usages->drivers[i];
 	}
-	if (array_reserve(&usages->drivers, &usages->driver_room, i + 1, sizeof(*usages->drivers)) <
-	    0)
+	if (ARRAY_RESERVE(usages->drivers, usages->driver_room, i + 1) < 0)
 		return NULL;
 	usages->drivers[i] = (struct driver_usage){.device = device,
 						   .process_bytes = UINT64_MAX,

@@ -90,8 +90,7 @@ static int add(struct watches *watches, const struct dump *dump, struct watched 
 		watches->more++;
 		return 0;
 	}
-	if (array_reserve(&watches->items, &watches->room, watches->count + 1,
-			  sizeof(*watches->items)) < 0)
+	if (ARRAY_RESERVE(watches->items, watches->room, watches->count + 1) < 0)
 		return -ENOMEM;
 	watched = &watches->items[watches->count];
 	*watched = (struct watched){.name = strdup(dump->watched),
@@ -313,8 +312,7 @@ int watches_take_watch_seen(struct replay *replay, const struct trace_event *eve
 	}
 	if (name == NULL || watches->seen_count == SEEN_MAX)
 		return 0;
-	if (array_reserve(&watches->seen, &watches->seen_room, watches->seen_count + 1,
-			  sizeof(*watches->seen)) < 0)
+	if (ARRAY_RESERVE(watches->seen, watches->seen_room, watches->seen_count + 1) < 0)
 		return -ENOMEM;
 	watches->seen[watches->seen_count] = strdup(name);
 	if (watches->seen[watches->seen_count] == NULL)

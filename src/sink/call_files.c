@@ -91,8 +91,7 @@ static struct call_thread_file *thread_for(struct call_files *files, const struc
 
 	if (known != NULL)
 		return files->threads[*known];
-	if (array_reserve(&files->threads, &files->thread_room, files->thread_count + 1,
-			  sizeof(*files->threads)) < 0)
+	if (ARRAY_RESERVE(files->threads, files->thread_room, files->thread_count + 1) < 0)
 		return NULL;
 	thread = calloc(1, sizeof(*thread));
 	if (thread == NULL || map_put(&files->by_tid, key, files->thread_count) < 0) {

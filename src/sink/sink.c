@@ -340,8 +340,7 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 			replay == NULL ? row->context->vendor : replay_likely_vendor(replay), err);
 	if (r < 0)
 		return r;
-	r = array_reserve(&sink->files, &sink->file_room, sink->file_count + 1,
-			  sizeof(*sink->files));
+	r = ARRAY_RESERVE(sink->files, sink->file_room, sink->file_count + 1);
 	f = r < 0 ? NULL : calloc(1, sizeof(*f));
 	if (f == NULL)
 		return error_set(err, -ENOMEM, "no memory");

@@ -145,7 +145,7 @@ static int file_make(struct watch_sink *sink, const struct dump *dump, struct wa
 	r = project_make(project, dump->context->vendor, err);
 	if (r < 0)
 		return r;
-	if (array_reserve(&sink->files, &sink->room, sink->count + 1, sizeof(*sink->files)) < 0 ||
+	if (ARRAY_RESERVE(sink->files, sink->room, sink->count + 1) < 0 ||
 	    (file = calloc(1, sizeof(*file))) == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	file->device = dump->context->device;

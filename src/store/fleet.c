@@ -73,8 +73,7 @@ static int take_rank(void *arg, const struct store_value *values, size_t count)
 	struct fleet *fleet = arg;
 	struct fleet_rank *rank;
 
-	if (count < 11 || array_reserve(&fleet->ranks, &fleet->rank_room, fleet->rank_count + 1,
-					sizeof(*fleet->ranks)) < 0)
+	if (count < 11 || ARRAY_RESERVE(fleet->ranks, fleet->rank_room, fleet->rank_count + 1) < 0)
 		return -ENOMEM;
 	rank = &fleet->ranks[fleet->rank_count++];
 	*rank = (struct fleet_rank){
@@ -284,8 +283,7 @@ static int add_entry(struct loading *loading, const struct store_value *values,
 
 	if (pool == FLEET_POOLS)
 		return 0;
-	if (array_reserve(&fleet->entries, &fleet->entry_room, fleet->entry_count + 1,
-			  sizeof(*fleet->entries)) < 0)
+	if (ARRAY_RESERVE(fleet->entries, fleet->entry_room, fleet->entry_count + 1) < 0)
 		return -ENOMEM;
 	entry.rank = (uint32_t)*index;
 	entry.pool = (uint8_t)pool;
@@ -461,8 +459,7 @@ static int make_places(struct fleet *fleet)
 			fleet->places[fleet->place_count - 1].count++;
 			continue;
 		}
-		if (array_reserve(&fleet->places, &room, fleet->place_count + 1,
-				  sizeof(*fleet->places)) < 0) {
+		if (ARRAY_RESERVE(fleet->places, room, fleet->place_count + 1) < 0) {
 			free(values);
 			return -ENOMEM;
 		}

@@ -144,7 +144,7 @@ static int read_budget(const char *path, struct limit **out, size_t *out_count,
 		r = parse_line(line, ++number, &limit, err);
 		if (r != 0)
 			continue;
-		r = array_reserve(out, &room, *out_count + 1, sizeof(**out));
+		r = ARRAY_RESERVE(*out, room, *out_count + 1);
 		if (r == 0)
 			(*out)[(*out_count)++] = limit;
 	}

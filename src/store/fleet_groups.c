@@ -62,7 +62,7 @@ void fleet_groups_fini(struct fleet_groups *groups)
 
 static struct fleet_group *add_group(struct fleet_groups *groups)
 {
-	if (array_reserve(&groups->all, &groups->room, groups->count + 1, sizeof(*groups->all)) < 0)
+	if (ARRAY_RESERVE(groups->all, groups->room, groups->count + 1) < 0)
 		return NULL;
 	groups->all[groups->count] = (struct fleet_group){0};
 	return &groups->all[groups->count++];
@@ -70,7 +70,7 @@ static struct fleet_group *add_group(struct fleet_groups *groups)
 
 static int add_rank(struct fleet_group *group, uint32_t rank)
 {
-	if (array_reserve(&group->ranks, &group->room, group->count + 1, sizeof(*group->ranks)) < 0)
+	if (ARRAY_RESERVE(group->ranks, group->room, group->count + 1) < 0)
 		return -ENOMEM;
 	group->ranks[group->count++] = rank;
 	return 0;

@@ -48,8 +48,7 @@ static int take_run(void *arg, const struct store_value *values, size_t count)
 	struct history *history = arg;
 	struct past_run *run;
 
-	if (count < 4 || array_reserve(&history->runs, &history->room, history->count + 1,
-				       sizeof(*history->runs)) < 0)
+	if (count < 4 || ARRAY_RESERVE(history->runs, history->room, history->count + 1) < 0)
 		return -ENOMEM;
 	run = &history->runs[history->count++];
 	*run = (struct past_run){.run = values[0].number,

@@ -34,8 +34,7 @@ static int take_point(void *arg, const struct store_value *values, size_t count)
 
 	if (rank == NULL)
 		return 0; /* of a process that is no rank */
-	if (array_reserve(&taking->points, &taking->room, taking->count + 1,
-			  sizeof(*taking->points)) < 0)
+	if (ARRAY_RESERVE(taking->points, taking->room, taking->count + 1) < 0)
 		return -ENOMEM;
 	length = values[1].bytes < sizeof(taking->device) ? values[1].bytes
 							  : sizeof(taking->device) - 1;

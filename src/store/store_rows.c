@@ -66,8 +66,7 @@ void store_rows_add(struct store_rows *rows, enum store_table table,
 	size_t columns = store_schema(table)->column_count, i;
 	struct store_value *to;
 
-	if (array_reserve(&of->values, &of->room, (of->count + 1) * columns, sizeof(*of->values)) <
-	    0) {
+	if (ARRAY_RESERVE(of->values, of->room, (of->count + 1) * columns) < 0) {
 		rows->failed = true;
 		return;
 	}

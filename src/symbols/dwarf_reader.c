@@ -90,7 +90,7 @@ static int add_spans(struct spans *spans, Dwarf_Die *die)
 			continue;
 		if (spans->count >= SPANS_MAX)
 			return MSCOPE_E_LIMIT;
-		r = array_reserve(&spans->all, &spans->room, spans->count + 1, sizeof(*spans->all));
+		r = ARRAY_RESERVE(spans->all, spans->room, spans->count + 1);
 		if (r < 0)
 			return r;
 		spans->all[spans->count++] = (struct span){.low = low, .high = high, .die = offset};

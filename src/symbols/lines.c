@@ -94,8 +94,7 @@ static int add_module(struct lines *lines, const struct module *module, const ch
 		.state = origin_is_system(info->path) ? LINES_ABSENT : LINES_READABLE,
 	};
 	struct map_key key;
-	int r = array_reserve(&lines->modules, &lines->module_room, lines->module_count + 1,
-			      sizeof(*lines->modules));
+	int r = ARRAY_RESERVE(lines->modules, lines->module_room, lines->module_count + 1);
 
 	if (r < 0)
 		return r;
@@ -158,8 +157,7 @@ int lines_want(struct lines *lines, struct module *module, const char *root, uin
 	}
 	if (lines->want_count >= LINES_ADDRESSES_MAX)
 		return MSCOPE_E_LIMIT;
-	r = array_reserve(&lines->wants, &lines->want_room, lines->want_count + 1,
-			  sizeof(*lines->wants));
+	r = ARRAY_RESERVE(lines->wants, lines->want_room, lines->want_count + 1);
 	if (r == 0)
 		r = index_add(&lines->want_by_address, want_hash(want.vaddr, index),
 			      lines->want_count);

@@ -244,8 +244,7 @@ static bool collect_tasks(const struct lines *lines, struct tasks *tasks)
 
 		if (want->settled || lines->modules[want->module].state != LINES_READABLE)
 			continue;
-		if (array_reserve(&tasks->all, &tasks->room, tasks->count + 1,
-				  sizeof(*tasks->all)) < 0)
+		if (ARRAY_RESERVE(tasks->all, tasks->room, tasks->count + 1) < 0)
 			return false;
 		tasks->all[tasks->count++] = (struct task){
 			.vaddr = want->vaddr, .module = want->module, .want = (uint32_t)i};

@@ -294,8 +294,7 @@ int pack_index_read(int fd, struct pack_index *out, struct mscope_error *err)
 
 		if (size - at >= sizeof(block) && io_read_at(fd, &block, sizeof(block), at) == 0 &&
 		    block_holds(&block, at, size)) {
-			r = array_reserve(&index.entries, &index.room, index.count + 1,
-					  sizeof(*index.entries));
+			r = ARRAY_RESERVE(index.entries, index.room, index.count + 1);
 			if (r < 0) {
 				pack_index_fini(&index);
 				return error_set(err, r, "no memory");
@@ -329,8 +328,7 @@ int pack_index_more(int fd, struct pack_index *index, uint64_t *at)
 	*at = *at == 0 ? 8 : *at;
 	while (r == 0 && size > *at && size - *at >= sizeof(block) &&
 	       io_read_at(fd, &block, sizeof(block), *at) == 0 && block_holds(&block, *at, size)) {
-		r = array_reserve(&index->entries, &index->room, index->count + 1,
-				  sizeof(*index->entries));
+		r = ARRAY_RESERVE(index->entries, index->room, index->count + 1);
 		if (r < 0)
 			break;
 		index->entries[index->count++] =

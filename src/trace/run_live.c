@@ -24,8 +24,7 @@ struct chunk *chunk_map(struct run *run, uint32_t number)
 	size_t room = run->chunk_room;
 	void *p;
 
-	if (array_reserve(&run->chunks, &run->chunk_room, (size_t)number + 1,
-			  sizeof(*run->chunks)) < 0)
+	if (ARRAY_RESERVE(run->chunks, run->chunk_room, (size_t)number + 1) < 0)
 		return NULL;
 	if (run->chunk_room > room)
 		memset(run->chunks + room, 0, (run->chunk_room - room) * sizeof(*run->chunks));
@@ -48,7 +47,7 @@ int piece_add(struct run *run, uint32_t writer, const struct piece *piece)
 		return -ENOMEM;
 	if (s->next > 0 && s->next == s->piece_count)
 		s->next = s->piece_count = 0;
-	if (array_reserve(&s->pieces, &s->piece_room, s->piece_count + 1, sizeof(*s->pieces)) < 0)
+	if (ARRAY_RESERVE(s->pieces, s->piece_room, s->piece_count + 1) < 0)
 		return -ENOMEM;
 	for (at = s->piece_count; at > s->next && s->pieces[at - 1].sequence > piece->sequence;
 	     at--)
@@ -206,8 +205,7 @@ int chunks_scan(struct run *run, bool final)
 	for (; run->scanned < next; run->scanned++) {
 		r = scan_chunk(run, run->scanned, final, &taken);
 		if (r == 0 && !taken) {
-			r = array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1,
-					  sizeof(*run->waiting));
+			r = ARRAY_RESERVE(run->waiting, run->waiting_room, run->waiting_count + 1);
 			if (r == 0)
 				run->waiting[run->waiting_count++] = run->scanned;
 		}
@@ -372,8 +370,7 @@ void run_release(struct run *run, uint32_t number)
 	atomic_store_explicit(&chunk->state, CHUNK_FREE, memory_order_relaxed);
 	atomic_store_explicit(&chunk->magic, 0, memory_order_release);
 	if (ring_free(run) < (run->free_max > RUN_FREE_MIN ? run->free_max : RUN_FREE_MIN) &&
-	    array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1,
-			  sizeof(*run->waiting)) == 0 &&
+	    ARRAY_RESERVE(run->waiting, run->waiting_room, run->waiting_count + 1) == 0 &&
 	    ring_put(run, number)) {
 		run->waiting[run->waiting_count++] = number;
 		return;

@@ -274,10 +274,8 @@ struct stream *stream_get(struct run *run, uint32_t writer)
 
 	if (known != NULL)
 		return &run->streams[*known];
-	if (array_reserve(&run->streams, &run->stream_room, run->stream_count + 1,
-			  sizeof(*run->streams)) < 0 ||
-	    array_reserve(&run->heap, &run->heap_room, run->stream_count + 1, sizeof(*run->heap)) <
-		    0 ||
+	if (ARRAY_RESERVE(run->streams, run->stream_room, run->stream_count + 1) < 0 ||
+	    ARRAY_RESERVE(run->heap, run->heap_room, run->stream_count + 1) < 0 ||
 	    map_put(&run->by_writer, key, run->stream_count) < 0)
 		return NULL;
 	run->streams[run->stream_count] = (struct stream){.writer = writer};
@@ -341,8 +339,7 @@ static int piece_append(struct run *run, uint32_t writer, const struct piece *pi
 {
 	struct stream *s = stream_get(run, writer);
 
-	if (s == NULL ||
-	    array_reserve(&s->pieces, &s->piece_room, s->piece_count + 1, sizeof(*s->pieces)) < 0)
+	if (s == NULL || ARRAY_RESERVE(s->pieces, s->piece_room, s->piece_count + 1) < 0)
 		return -ENOMEM;
 	s->pieces[s->piece_count++] = *piece;
 	return 0;

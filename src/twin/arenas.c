@@ -34,8 +34,7 @@ int arena_make(struct twin *twin, uint32_t shelf, uint64_t address, uint64_t byt
 {
 	uint32_t block;
 
-	if (array_reserve(&twin->arenas, &twin->arena_room, twin->arena_count + 1,
-			  sizeof(*twin->arenas)) != 0)
+	if (ARRAY_RESERVE(twin->arenas, twin->arena_room, twin->arena_count + 1) != 0)
 		return -ENOMEM;
 	block = block_make(twin, shelf, address, bytes);
 	if (block == 0)

@@ -113,7 +113,7 @@ static int group_ranges(struct older_arenas *a)
 				 !reaches(a, &a->all[k - 1], range->address + range->bytes)))
 			k--;
 		if (k == 0) {
-			if (array_reserve(&a->all, &a->room, a->count + 1, sizeof(*a->all)) != 0)
+			if (ARRAY_RESERVE(a->all, a->room, a->count + 1) != 0)
 				return -ENOMEM;
 			a->all[a->count++] = (struct older_arena){
 				.address = range->address,

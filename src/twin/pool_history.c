@@ -22,8 +22,7 @@ void pool_history_fini(struct pool_history *history)
 
 int pool_history_add(struct pool_history *history, const struct history_event *event)
 {
-	if (array_reserve(&history->events, &history->event_room, history->event_count + 1,
-			  sizeof(*history->events)) != 0)
+	if (ARRAY_RESERVE(history->events, history->event_room, history->event_count + 1) != 0)
 		return -ENOMEM;
 	history->events[history->event_count++] = *event;
 	return 0;
@@ -31,8 +30,8 @@ int pool_history_add(struct pool_history *history, const struct history_event *e
 
 int pool_history_add_segment(struct pool_history *history, const struct history_segment *segment)
 {
-	if (array_reserve(&history->segments, &history->segment_room, history->segment_count + 1,
-			  sizeof(*history->segments)) != 0)
+	if (ARRAY_RESERVE(history->segments, history->segment_room, history->segment_count + 1) !=
+	    0)
 		return -ENOMEM;
 	history->segments[history->segment_count++] = *segment;
 	return 0;
@@ -40,8 +39,7 @@ int pool_history_add_segment(struct pool_history *history, const struct history_
 
 int pool_history_add_block(struct pool_history *history, const struct history_block *block)
 {
-	if (array_reserve(&history->blocks, &history->block_room, history->block_count + 1,
-			  sizeof(*history->blocks)) != 0)
+	if (ARRAY_RESERVE(history->blocks, history->block_room, history->block_count + 1) != 0)
 		return -ENOMEM;
 	history->blocks[history->block_count++] = *block;
 	return 0;
@@ -68,8 +66,8 @@ uint32_t pool_history_add_site(struct pool_history *history, uint64_t hash, cons
 {
 	char *copy = strdup(name);
 
-	if (copy == NULL || array_reserve(&history->sites, &history->site_room,
-					  history->site_count + 1, sizeof(*history->sites)) != 0) {
+	if (copy == NULL ||
+	    ARRAY_RESERVE(history->sites, history->site_room, history->site_count + 1) != 0) {
 		free(copy);
 		return 0;
 	}

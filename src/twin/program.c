@@ -53,7 +53,7 @@ static int lane_of(struct maker *m, uint64_t stream, uint64_t private_pool, uint
 		return 0;
 	}
 	if (p->lane_count >= (1u << 24) - 1 ||
-	    array_reserve(&p->lanes, &p->lane_room, p->lane_count + 1, sizeof(*p->lanes)) != 0 ||
+	    ARRAY_RESERVE(p->lanes, p->lane_room, p->lane_count + 1) != 0 ||
 	    map_put(&m->lanes, key, p->lane_count) != 0)
 		return -ENOMEM;
 	p->lanes[p->lane_count] = (struct program_lane){stream, private_pool};
@@ -65,10 +65,8 @@ static int put(struct maker *m, const struct program_event *event, size_t source
 {
 	struct program *p = m->program;
 
-	if (array_reserve(&p->events, &p->event_room, p->event_count + 1, sizeof(*p->events)) !=
-		    0 ||
-	    array_reserve(&p->sources, &p->source_room, p->event_count + 1, sizeof(*p->sources)) !=
-		    0)
+	if (ARRAY_RESERVE(p->events, p->event_room, p->event_count + 1) != 0 ||
+	    ARRAY_RESERVE(p->sources, p->source_room, p->event_count + 1) != 0)
 		return -ENOMEM;
 	p->sources[p->event_count] = (uint32_t)source;
 	p->events[p->event_count++] = *event;

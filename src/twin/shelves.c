@@ -24,8 +24,8 @@ uint32_t block_make(struct twin *twin, uint32_t shelf, uint64_t address, uint64_
 	} else {
 		size_t count = twin->block_count == 0 ? 1 : twin->block_count;
 
-		if (count >= UINT32_MAX - 1 || array_reserve(&twin->blocks, &twin->block_room,
-							     count + 1, sizeof(*twin->blocks)) != 0)
+		if (count >= UINT32_MAX - 1 ||
+		    ARRAY_RESERVE(twin->blocks, twin->block_room, count + 1) != 0)
 			return 0;
 		if (twin->block_count == 0)
 			twin->blocks[0] = (struct block){0};

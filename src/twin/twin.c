@@ -35,7 +35,7 @@ int twin_lane(struct twin *twin, uint32_t lane, bool private_pool)
 {
 	size_t wanted = 2 * ((size_t)lane + 1);
 
-	if (array_reserve(&twin->shelves, &twin->shelf_room, wanted, sizeof(*twin->shelves)) != 0)
+	if (ARRAY_RESERVE(twin->shelves, twin->shelf_room, wanted) != 0)
 		return -ENOMEM;
 	for (; twin->shelf_count < wanted; twin->shelf_count++)
 		twin->shelves[twin->shelf_count] =

@@ -642,7 +642,7 @@ static int choose(const struct model *model, const struct question *question,
 		if (block == NULL || block->pool != question->pool + 1 ||
 		    area(block, question) < least)
 			continue;
-		if (array_reserve(out, &room, count + 1, sizeof(**out)) < 0) {
+		if (ARRAY_RESERVE(*out, room, count + 1) < 0) {
 			free(*out);
 			return -ENOMEM;
 		}

@@ -58,8 +58,7 @@ static void add(struct board *board, const char *name)
 	struct mscope_error err = {0};
 	char *copy;
 
-	if (gauge == NULL || array_reserve(&board->gauges, &board->room, board->count + 1,
-					   sizeof(*board->gauges)) < 0) {
+	if (gauge == NULL || ARRAY_RESERVE(board->gauges, board->room, board->count + 1) < 0) {
 		free(gauge);
 		return;
 	}
@@ -70,8 +69,7 @@ static void add(struct board *board, const char *name)
 	gauge_close(gauge);
 	free(gauge);
 	/* One that is being made is there completely or not at all; this one is foreign or damaged. */
-	if (array_reserve(&board->refused, &board->refused_room, board->refused_count + 1,
-			  sizeof(*board->refused)) == 0 &&
+	if (ARRAY_RESERVE(board->refused, board->refused_room, board->refused_count + 1) == 0 &&
 	    (copy = strdup(name)) != NULL)
 		board->refused[board->refused_count++] = copy;
 }

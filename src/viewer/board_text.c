@@ -349,8 +349,7 @@ struct entries {
 
 static void add_entry(struct entries *entries, struct entry entry)
 {
-	if (array_reserve(&entries->all, &entries->room, entries->count + 1,
-			  sizeof(*entries->all)) == 0)
+	if (ARRAY_RESERVE(entries->all, entries->room, entries->count + 1) == 0)
 		entries->all[entries->count++] = entry;
 }
 
@@ -553,7 +552,7 @@ static struct shared_place *join_places(const struct board *board, size_t *out_c
 			     m++)
 				;
 			if (m == count) {
-				if (array_reserve(&all, &room, count + 1, sizeof(*all)) < 0)
+				if (ARRAY_RESERVE(all, room, count + 1) < 0)
 					break;
 				all[count++] = (struct shared_place){
 					.sum = *place, .processes = 1, .findings = 1, .last = i};

@@ -27,7 +27,7 @@
 
 static int pools_reserve(struct gauge *gauge, size_t count)
 {
-	if (array_reserve(&gauge->pools, &gauge->pool_room, count, sizeof(*gauge->pools)) < 0)
+	if (ARRAY_RESERVE(gauge->pools, gauge->pool_room, count) < 0)
 		return -ENOMEM;
 	while (gauge->pool_count < count)
 		gauge->pools[gauge->pool_count++] = (struct gauge_pool){0};
@@ -344,8 +344,7 @@ static struct holding *holding_of(struct holdings *holdings, uint64_t usage, uin
 		return NULL;
 	if (known != NULL)
 		return &holdings->all[at];
-	if (array_reserve(&holdings->all, &holdings->room, holdings->count + 1,
-			  sizeof(*holdings->all)) < 0 ||
+	if (ARRAY_RESERVE(holdings->all, holdings->room, holdings->count + 1) < 0 ||
 	    map_put(&holdings->by_name, named, at) < 0)
 		return NULL;
 	holdings->all[holdings->count] = (struct holding){

@@ -27,8 +27,7 @@ static int name_of(struct history *history, const char *text, uint32_t *out)
 		*out = (uint32_t)*known;
 		return 0;
 	}
-	if (array_reserve(&history->names, &history->name_room, history->name_count + 1,
-			  sizeof(*history->names)) < 0)
+	if (ARRAY_RESERVE(history->names, history->name_room, history->name_count + 1) < 0)
 		return -ENOMEM;
 	history->names[history->name_count] = strdup(text);
 	if (history->names[history->name_count] == NULL ||
@@ -44,8 +43,7 @@ int history_init(struct history *history, const char *directory, struct mscope_e
 {
 	int r = spool_init(&history->events, directory, sizeof(struct history_event), err);
 
-	if (r == 0 &&
-	    array_reserve(&history->names, &history->name_room, 1, sizeof(*history->names)) == 0)
+	if (r == 0 && ARRAY_RESERVE(history->names, history->name_room, 1) == 0)
 		history->names[0] = strdup("");
 	if (r == 0 && (history->names == NULL || history->names[0] == NULL))
 		r = error_set(err, -ENOMEM, "no memory");
@@ -77,15 +75,13 @@ static int take_operator(struct history *history, uint32_t writer, uint32_t name
 	struct history_thread *thread;
 	size_t before = history->thread_room, i;
 
-	if (array_reserve(&history->threads, &history->thread_room, (size_t)writer + 1,
-			  sizeof(*history->threads)) < 0)
+	if (ARRAY_RESERVE(history->threads, history->thread_room, (size_t)writer + 1) < 0)
 		return -ENOMEM;
 	for (i = before; i < history->thread_room; i++)
 		history->threads[i] = (struct history_thread){0};
 	thread = &history->threads[writer];
 	if (begins) {
-		if (array_reserve(&thread->names, &thread->room, thread->count + 1,
-				  sizeof(*thread->names)) < 0)
+		if (ARRAY_RESERVE(thread->names, thread->room, thread->count + 1) < 0)
 			return -ENOMEM;
 		thread->names[thread->count++] = name;
 		return 0;
@@ -140,8 +136,8 @@ int history_event(struct history *history, const struct run *run, const struct r
 		if (text == NULL || strcmp(text, STEP_MESSAGE) == 0)
 			return 0; /* steps are shown as such */
 		if (name_of(history, text, &name) < 0 ||
-		    array_reserve(&history->ranges, &history->range_room, history->range_count + 1,
-				  sizeof(*history->ranges)) < 0 ||
+		    ARRAY_RESERVE(history->ranges, history->range_room, history->range_count + 1) <
+			    0 ||
 		    map_put(&history->open_ranges, (struct map_key){mark.range, 0},
 			    history->range_count) < 0)
 			return -ENOMEM;

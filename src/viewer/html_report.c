@@ -128,7 +128,7 @@ static struct carried *place_of(struct file *file, const char *key)
 		if (strcmp(file->list[i].key, key) == 0)
 			return &file->list[i];
 	}
-	if (array_reserve(&file->list, &file->room, file->count + 1, sizeof(*file->list)) < 0)
+	if (ARRAY_RESERVE(file->list, file->room, file->count + 1) < 0)
 		return NULL;
 	file->list[file->count] = (struct carried){0};
 	(void)snprintf(file->list[file->count].key, sizeof(file->list[0].key), "%s", key);

@@ -24,8 +24,7 @@ struct model_pool *model_pool_at(struct model *model, size_t index)
 		struct model_pool *pool;
 		int figure;
 
-		if (array_reserve(&model->pools, &model->pool_room, model->pool_count + 1,
-				  sizeof(*model->pools)) < 0)
+		if (ARRAY_RESERVE(model->pools, model->pool_room, model->pool_count + 1) < 0)
 			return NULL;
 		pool = &model->pools[model->pool_count++];
 		*pool = (struct model_pool){0};
@@ -50,8 +49,8 @@ static int add_marker(struct model *model, uint64_t time_ns, const char *kind, c
 	     time_ns - last->time_ns < ONE_REFUSAL_NS))
 		return 0;
 	copy = strdup(text == NULL ? "" : text);
-	if (copy == NULL || array_reserve(&model->markers, &model->marker_room,
-					  model->marker_count + 1, sizeof(*model->markers)) < 0) {
+	if (copy == NULL ||
+	    ARRAY_RESERVE(model->markers, model->marker_room, model->marker_count + 1) < 0) {
 		free(copy);
 		return -ENOMEM;
 	}
@@ -72,8 +71,7 @@ static int add_steps(struct model *model, const struct replay *replay, uint64_t 
 	if (steps == 0 ||
 	    (model->step_count > 0 && model->steps[model->step_count - 1].number == steps))
 		return 0;
-	if (array_reserve(&model->steps, &model->step_room, model->step_count + 1,
-			  sizeof(*model->steps)) < 0)
+	if (ARRAY_RESERVE(model->steps, model->step_room, model->step_count + 1) < 0)
 		return -ENOMEM;
 	model->steps[model->step_count++] =
 		(struct model_step){.time_ns = time_ns, .number = steps};
@@ -394,8 +392,7 @@ uint32_t model_site(struct model *model, uint32_t stack)
 	if (stack >= model->site_count) {
 		size_t count = replay_stack_count(replay);
 
-		if (array_reserve(&model->sites, &model->site_room, count, sizeof(*model->sites)) <
-		    0)
+		if (ARRAY_RESERVE(model->sites, model->site_room, count) < 0)
 			return stack;
 		for (; model->site_count < count; model->site_count++)
 			model->sites[model->site_count] =
@@ -509,8 +506,7 @@ uint32_t model_place(struct model *model, uint32_t stack)
 
 	if (site == 0 || site >= model->site_count)
 		return site;
-	if (array_reserve(&model->places, &model->place_room, model->site_count,
-			  sizeof(*model->places)) < 0)
+	if (ARRAY_RESERVE(model->places, model->place_room, model->site_count) < 0)
 		return site;
 	for (i = before; i < model->place_room; i++)
 		model->places[i] = 0;

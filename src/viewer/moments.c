@@ -90,7 +90,7 @@ static int add_share(struct shares *out, struct map *numbers, uint64_t group, ui
 	size_t at = number == NULL ? out->count : *number;
 
 	if (number == NULL) {
-		if (array_reserve(&out->list, &out->room, out->count + 1, sizeof(*out->list)) < 0 ||
+		if (ARRAY_RESERVE(out->list, out->room, out->count + 1) < 0 ||
 		    map_put(numbers, key, out->count) < 0)
 			return -ENOMEM;
 		out->list[out->count++] = (struct share){.key = group};
@@ -298,8 +298,7 @@ static int add_side(struct couple *couple, int side, enum answer_by by)
 		uint32_t line;
 
 		r = differ_add(&couple->differ, side, 0, keys_of(couple, side, share, by), &line);
-		if (r < 0 || array_reserve(&couple->list, &couple->room, couple->differ.count,
-					   sizeof(*couple->list)) < 0)
+		if (r < 0 || ARRAY_RESERVE(couple->list, couple->room, couple->differ.count) < 0)
 			return -ENOMEM;
 		if (!couple->differ.lines[line].there[!side])
 			couple->list[line] = (struct both){0};

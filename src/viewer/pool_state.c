@@ -79,8 +79,7 @@ static struct segment *segment_at(const struct pool_state *state, uint64_t addre
 
 static int add_segment(struct pool_state *state, struct segment segment)
 {
-	if (array_reserve(&state->segments, &state->room, state->count + 1,
-			  sizeof(*state->segments)) < 0)
+	if (ARRAY_RESERVE(state->segments, state->room, state->count + 1) < 0)
 		return -ENOMEM;
 	state->segments[state->count++] = segment;
 	return 0;
@@ -132,8 +131,7 @@ static int fill_segments(const struct model *model, const struct question *quest
 		}
 		if (!own || !model_lives(block, question->at_ns))
 			continue;
-		if (array_reserve(&state->inside, &state->inside_room, state->inside_count + 1,
-				  sizeof(*state->inside)) < 0)
+		if (ARRAY_RESERVE(state->inside, state->inside_room, state->inside_count + 1) < 0)
 			return -ENOMEM;
 		state->inside[state->inside_count++] =
 			(struct inner){i, block->address, block->size_bytes};

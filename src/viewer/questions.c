@@ -23,8 +23,7 @@ int viewed_add_run(struct viewed *viewed, const char *word, const char *name)
 		.word = strdup(word), .name = strdup(name), .input = viewed->inputs};
 
 	if (run.word == NULL || run.name == NULL ||
-	    array_reserve(&viewed->runs, &viewed->room, viewed->count + 1, sizeof(*viewed->runs)) <
-		    0) {
+	    ARRAY_RESERVE(viewed->runs, viewed->room, viewed->count + 1) < 0) {
 		free(run.word);
 		free(run.name);
 		return -ENOMEM;

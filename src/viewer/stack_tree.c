@@ -50,7 +50,7 @@ static void hold(struct all_held *all, uint64_t key, uint64_t bytes, uint64_t bl
 	size_t i = at == NULL ? all->count : *at;
 
 	if (at == NULL) {
-		if (array_reserve(&all->list, &all->room, all->count + 1, sizeof(*all->list)) < 0 ||
+		if (ARRAY_RESERVE(all->list, all->room, all->count + 1) < 0 ||
 		    map_put(&all->by_key, (struct map_key){key, 0}, all->count) < 0) {
 			all->failed = true;
 			return;
@@ -155,7 +155,7 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, const char *name, c
 	}
 	if (tree->count >= NODES_MAX)
 		return 0;
-	if (array_reserve(&tree->nodes, &tree->room, tree->count + 1, sizeof(*tree->nodes)) < 0 ||
+	if (ARRAY_RESERVE(tree->nodes, tree->room, tree->count + 1) < 0 ||
 	    map_put(&tree->by_key, key, tree->count) < 0) {
 		tree->failed = true;
 		return 0;
@@ -265,7 +265,7 @@ void answer_tree(struct model *model, const struct question *question, struct js
 	size_t i;
 	int side;
 
-	tree.failed = array_reserve(&tree.nodes, &tree.room, 1, sizeof(*tree.nodes)) < 0;
+	tree.failed = ARRAY_RESERVE(tree.nodes, tree.room, 1) < 0;
 	if (!tree.failed)
 		tree.nodes[tree.count++] = (struct node){0};
 	for (side = 0; side < (two ? 2 : 1) && !tree.failed; side++) {

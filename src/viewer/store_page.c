@@ -117,8 +117,7 @@ static size_t trace_of(struct store_page *page, const struct fleet_rank *rank)
 	run.word = strdup(rank->trace);
 	run.name = strdup(name);
 	if (run.word == NULL || run.name == NULL ||
-	    array_reserve(&viewed->runs, &viewed->room, viewed->count + 1, sizeof(*viewed->runs)) <
-		    0) {
+	    ARRAY_RESERVE(viewed->runs, viewed->room, viewed->count + 1) < 0) {
 		free(run.word);
 		free(run.name);
 		return SIZE_MAX;

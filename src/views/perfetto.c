@@ -344,8 +344,7 @@ static struct nest *nest_of(struct perfetto *state, uint64_t track)
 
 	if (known != NULL)
 		return &state->all[*known];
-	if (array_reserve(&state->all, &state->nest_room, state->nest_count + 1,
-			  sizeof(*state->all)) < 0 ||
+	if (ARRAY_RESERVE(state->all, state->nest_room, state->nest_count + 1) < 0 ||
 	    map_put(&state->nests, (struct map_key){track, 0}, state->nest_count) < 0) {
 		fail(state, -ENOMEM);
 		return NULL;
@@ -362,7 +361,7 @@ static void nest_begin(struct view *view, uint64_t wall_ns, uint64_t track, uint
 
 	if (nest == NULL || nest->count == DEPTH_MAX)
 		return;
-	if (array_reserve(&nest->open, &nest->room, nest->count + 1, sizeof(*nest->open)) < 0) {
+	if (ARRAY_RESERVE(nest->open, nest->room, nest->count + 1) < 0) {
 		fail(state, -ENOMEM);
 		return;
 	}

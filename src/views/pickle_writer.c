@@ -89,8 +89,7 @@ void pickle_remember(struct pickle_part *part, uint32_t key)
 {
 	if (part->error != 0)
 		return;
-	if (array_reserve(&part->numbers, &part->number_room, (size_t)key + 1,
-			  sizeof(*part->numbers)) < 0) {
+	if (ARRAY_RESERVE(part->numbers, part->number_room, (size_t)key + 1) < 0) {
 		fail(part, -ENOMEM);
 		return;
 	}

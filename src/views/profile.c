@@ -35,8 +35,7 @@ static int add(struct profile *profile, enum profile_kind kind, uint8_t pool, ui
 	size_t at = known == NULL ? profile->count : *known;
 
 	if (known == NULL) {
-		if (array_reserve(&profile->places, &profile->room, profile->count + 1,
-				  sizeof(*profile->places)) < 0 ||
+		if (ARRAY_RESERVE(profile->places, profile->room, profile->count + 1) < 0 ||
 		    map_put(&profile->index, key, profile->count) < 0)
 			return -ENOMEM;
 		profile->places[profile->count++] =

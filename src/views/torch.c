@@ -341,8 +341,7 @@ static int put_empty_cache(struct view *view)
 		if (!state->devices[i].begun)
 			continue;
 		flush_pending(view, &state->devices[i]);
-		if (array_reserve(&state->empties, &state->empty_room, state->empty_count + 1,
-				  sizeof(*state->empties)) < 0)
+		if (ARRAY_RESERVE(state->empties, state->empty_room, state->empty_count + 1) < 0)
 			return -ENOMEM;
 		state->empties[state->empty_count++] =
 			(struct torch_empty){i, state->devices[i].entries};

@@ -57,8 +57,7 @@ static int collect(const struct view *view, struct pieces *pieces)
 		if (torch_device_of(state, context) >= TORCH_DEVICES_MAX ||
 		    (context->pool == POOL_hal && !segment) || block->size_bytes == 0)
 			continue;
-		if (array_reserve(&pieces->all, &pieces->room, pieces->count + 1,
-				  sizeof(*pieces->all)) < 0)
+		if (ARRAY_RESERVE(pieces->all, pieces->room, pieces->count + 1) < 0)
 			return -ENOMEM;
 		pieces->npu = context->vendor == VENDOR_ASCEND;
 		pieces->all[pieces->count++] =
