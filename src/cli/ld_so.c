@@ -2,7 +2,6 @@
 #include "cli/ld_so.h"
 
 #include <ctype.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,14 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "symbols/elf_file.h"
+
 #if defined(__x86_64__)
-#define OWN_MACHINE   EM_X86_64
 #define OWN_MULTIARCH "x86_64-linux-gnu"
 #elif defined(__aarch64__)
-#define OWN_MACHINE   EM_AARCH64
 #define OWN_MULTIARCH "aarch64-linux-gnu"
-#else
-#error "name the ELF machine of this architecture"
 #endif
 
 /* Directories that every loader searches; which they are differs between distributions. */
@@ -35,17 +32,17 @@ enum {
 
 bool ld_so_fits(const char *path)
 {
-	Elf64_Ehdr header;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	ssize_t got;
+	struct elf_file file;
+	bool fits;
 
 	if (fd < 0)
 		return false;
-	got = pread(fd, &header, sizeof(header), 0);
+	fits = elf_file_open(fd, &file, NULL) == 0 && file.header.e_type == ET_DYN &&
+	       file.header.e_machine == ELF_OWN_MACHINE;
+	elf_file_fini(&file);
 	(void)close(fd);
-	return got == (ssize_t)sizeof(header) && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-	       header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB &&
-	       header.e_type == ET_DYN && header.e_machine == OWN_MACHINE;
+	return fits;
 }
 
 int ld_so_find_along(const char *directories, const char *name, char *out, size_t bytes)

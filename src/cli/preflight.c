@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two parts: the way from a name to a file (PATH, #! lines, env), and what the ELF file at its end says about itself
- * (program headers, then the dynamic section). A table lists the sanitizers.
+ * Two parts: the way from a name to a file (PATH, #! lines, env), and what the ELF file at its end says about itself. A
+ * table lists the sanitizers.
  */
 #include "cli/preflight.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -21,21 +20,11 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "symbols/elf_file.h"
-
-#if defined(__x86_64__)
-#define OWN_MACHINE EM_X86_64
-#elif defined(__aarch64__)
-#define OWN_MACHINE EM_AARCH64
-#else
-#error "name the ELF machine of this architecture"
-#endif
+#include "symbols/elf_imports.h"
 
 enum {
 	SCRIPT_LEVELS = 4,	 /* as deep as the kernel follows */
 	SCRIPT_LINE_BYTES = 256, /* as much of a #! line as the kernel reads */
-	DYNAMIC_MAX = 4096,
-	NAME_BYTES = 256,
-	CHAIN_MAX = 4096, /* links of a hash chain; a hostile one may be endless */
 };
 
 static const struct sanitizer {
@@ -183,103 +172,7 @@ struct program {
 	const char *path;
 	struct preflight_report *report;
 	struct elf_file elf;
-	uint64_t strings; /* offset in the file of the dynamic string table, 0 for none */
-	uint64_t symbols;
-	uint64_t gnu_hash;
-	uint64_t sysv_hash;
 };
-
-/* All `bytes` of the file at `offset`, or false. */
-static bool read_at(const struct program *p, uint64_t offset, void *out, size_t bytes)
-{
-	return io_read_at(p->fd, out, bytes, offset) == 0;
-}
-
-/* A string of the file, cut at NAME_BYTES - 1; "" when it cannot be read. */
-static void read_name(const struct program *p, uint64_t offset, char *out)
-{
-	ssize_t n = offset > INT64_MAX ? -1 : pread(p->fd, out, NAME_BYTES - 1, (off_t)offset);
-
-	out[n > 0 ? n : 0] = '\0';
-}
-
-/* Where in the file the memory at `vaddr` comes from, 0 for nowhere (the ELF header is never asked for). */
-static uint64_t file_offset(const struct program *p, uint64_t vaddr)
-{
-	uint64_t offset, bytes;
-
-	return elf_file_place(&p->elf, vaddr, &offset, &bytes) ? offset : 0;
-}
-
-static bool symbol_is(const struct program *p, uint32_t index, const char *name)
-{
-	char found[NAME_BYTES];
-	Elf64_Sym symbol;
-
-	if (!read_at(p, p->symbols + (uint64_t)index * sizeof(symbol), &symbol, sizeof(symbol)) ||
-	    symbol.st_shndx == SHN_UNDEF)
-		return false;
-	read_name(p, p->strings + symbol.st_name, found);
-	return strcmp(found, name) == 0;
-}
-
-static bool exports_by_gnu_hash(const struct program *p, const char *name)
-{
-	struct {
-		uint32_t buckets, first, bloom_words, bloom_shift;
-	} table;
-	uint32_t hash = 5381, index, link;
-	uint64_t at;
-
-	for (const char *c = name; *c != '\0'; c++)
-		hash = hash * 33 + (unsigned char)*c;
-	if (!read_at(p, p->gnu_hash, &table, sizeof(table)) || table.buckets == 0)
-		return false;
-	at = p->gnu_hash + sizeof(table) + (uint64_t)table.bloom_words * 8;
-	if (!read_at(p, at + (uint64_t)(hash % table.buckets) * 4, &index, 4) ||
-	    index < table.first)
-		return false;
-	at += (uint64_t)table.buckets * 4;
-	for (unsigned int i = 0; i < CHAIN_MAX; i++, index++) {
-		if (!read_at(p, at + (uint64_t)(index - table.first) * 4, &link, 4))
-			return false;
-		if ((link | 1) == (hash | 1) && symbol_is(p, index, name))
-			return true;
-		if (link & 1)
-			return false;
-	}
-	return false;
-}
-
-static bool exports_by_sysv_hash(const struct program *p, const char *name)
-{
-	uint32_t hash = 0, count[2], index;
-
-	for (const char *c = name; *c != '\0'; c++) {
-		hash = (hash << 4) + (unsigned char)*c;
-		hash ^= (hash & 0xf0000000) >> 24;
-		hash &= 0x0fffffff;
-	}
-	if (!read_at(p, p->sysv_hash, count, sizeof(count)) || count[0] == 0)
-		return false;
-	if (!read_at(p, p->sysv_hash + 8 + (uint64_t)(hash % count[0]) * 4, &index, 4))
-		return false;
-	for (unsigned int i = 0; i < CHAIN_MAX && index != STN_UNDEF; i++) {
-		if (symbol_is(p, index, name))
-			return true;
-		if (!read_at(p, p->sysv_hash + 8 + ((uint64_t)count[0] + index) * 4, &index, 4))
-			return false;
-	}
-	return false;
-}
-
-static bool exports(const struct program *p, const char *name)
-{
-	if (p->strings == 0 || p->symbols == 0)
-		return false;
-	return p->gnu_hash != 0 ? exports_by_gnu_hash(p, name)
-				: p->sysv_hash != 0 && exports_by_sysv_hash(p, name);
-}
 
 static bool environment_holds(const char *variable, const char *text)
 {
@@ -314,52 +207,38 @@ static void check_needed(struct program *p, const char *library)
 	}
 }
 
+static bool exports(const struct elf_imports *imports, const char *name)
+{
+	for (size_t i = 0; i < imports->symbol_count; i++) {
+		if (imports->symbols[i].defined && strcmp(imports->symbols[i].name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Sanitizers, and whether the file is a dynamic loader itself. */
 static bool inspect_dynamic(struct program *p)
 {
-	const Elf64_Phdr *header = elf_file_segment(&p->elf, PT_DYNAMIC);
-	uint64_t count = header == NULL ? 0 : header->p_filesz / sizeof(Elf64_Dyn);
-	char name[NAME_BYTES];
-	Elf64_Dyn entry;
-	bool loader = false;
+	struct elf_imports imports;
+	bool loader;
 
-	if (count > DYNAMIC_MAX)
-		count = DYNAMIC_MAX;
-	/* Two passes: names come before the table that they stand in. */
-	for (int pass = 0; pass < 2; pass++) {
-		for (uint64_t i = 0; i < count; i++) {
-			if (!read_at(p, header->p_offset + i * sizeof(entry), &entry,
-				     sizeof(entry)) ||
-			    entry.d_tag == DT_NULL)
-				break;
-			if (pass == 0 && entry.d_tag == DT_STRTAB)
-				p->strings = file_offset(p, entry.d_un.d_ptr);
-			else if (pass == 0 && entry.d_tag == DT_SYMTAB)
-				p->symbols = file_offset(p, entry.d_un.d_ptr);
-			else if (pass == 0 && entry.d_tag == DT_GNU_HASH)
-				p->gnu_hash = file_offset(p, entry.d_un.d_ptr);
-			else if (pass == 0 && entry.d_tag == DT_HASH)
-				p->sysv_hash = file_offset(p, entry.d_un.d_ptr);
-			else if (pass == 1 && p->strings != 0 &&
-				 (entry.d_tag == DT_NEEDED || entry.d_tag == DT_SONAME)) {
-				read_name(p, p->strings + entry.d_un.d_val, name);
-				if (entry.d_tag == DT_NEEDED)
-					check_needed(p, name);
-				else
-					loader = text_starts_with(name, "ld-linux") ||
-						 text_starts_with(name, "ld-musl");
-			}
-		}
-	}
+	if (elf_imports_read(p->fd, &imports, NULL) < 0)
+		return false;
+	for (size_t i = 0; i < imports.needed_count; i++)
+		check_needed(p, imports.needed[i]);
 	for (size_t i = 0; i < MSCOPE_COUNT(sanitizers); i++) {
 		const struct sanitizer *z = &sanitizers[i];
 
-		if (z->symbol != NULL && p->report->runtime[0] == '\0' && exports(p, z->symbol))
+		if (z->symbol != NULL && p->report->runtime[0] == '\0' &&
+		    exports(&imports, z->symbol))
 			add_finding(
 				p->report, PREFLIGHT_SANITIZED, false,
 				"%s contains %s: the order of preloads does not matter, but times and host memory differ from an ordinary build",
 				p->path, z->name);
 	}
+	loader = text_starts_with(imports.soname, "ld-linux") ||
+		 text_starts_with(imports.soname, "ld-musl");
+	elf_imports_fini(&imports);
 	return loader;
 }
 
@@ -425,11 +304,11 @@ static void inspect_elf(struct program *p)
 	wide = header->e_ident[EI_CLASS] == ELFCLASS64;
 	little = header->e_ident[EI_DATA] == ELFDATA2LSB;
 	machine = little ? header->e_machine : __builtin_bswap16(header->e_machine);
-	if (!wide || !little || machine != OWN_MACHINE) {
+	if (!wide || !little || machine != ELF_OWN_MACHINE) {
 		add_finding(
 			report, PREFLIGHT_FOREIGN, true,
 			"%s is a program for %s, this msmemscope is for %s: use the msmemscope built for that machine",
-			p->path, machine_name(machine, wide), machine_name(OWN_MACHINE, true));
+			p->path, machine_name(machine, wide), machine_name(ELF_OWN_MACHINE, true));
 		return;
 	}
 	if (gains_rights(p))
@@ -437,7 +316,7 @@ static void inspect_elf(struct program *p)
 			report, PREFLIGHT_PRIVILEGED, true,
 			"%s gains rights when it is started (setuid, setgid or capabilities), so the loader ignores msmemscope: start it as the user whose rights it takes, or use a copy without them",
 			p->path);
-	if (r < 0 && (header->e_type == ET_EXEC || header->e_type == ET_DYN))
+	if (r < 0)
 		return;
 	is_loader = inspect_dynamic(p);
 
@@ -451,7 +330,7 @@ static void inspect_elf(struct program *p)
 		return;
 	}
 	if (interp->p_filesz == 0 || interp->p_filesz >= sizeof(loader) ||
-	    !read_at(p, interp->p_offset, loader, interp->p_filesz))
+	    io_read_at(p->fd, loader, interp->p_filesz, interp->p_offset) < 0)
 		return;
 	(void)snprintf(report->loader, sizeof(report->loader), "%.*s",
 		       (int)sizeof(report->loader) - 1, loader);

@@ -2,22 +2,25 @@
 #include "symbols/debug_file.h"
 
 #include <fcntl.h>
-#include <gelf.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "symbols/elf_cache.h"
+#include "symbols/elf_file.h"
 
 #define DEBUG_DIRECTORY "/usr/lib/debug"
 
 /* As for build ids of modules: shorter ones make no path, longer ones are not known. */
 #define BUILD_ID_BYTES_MIN 3
 #define BUILD_ID_BYTES_MAX 64
+
+/* Of the sections that are read whole: names and notes. */
+#define SECTION_BYTES_MAX (UINT64_C(1) << 24)
 
 /* What a file must be to count. */
 struct proof {
@@ -29,85 +32,102 @@ struct proof {
 /* An opened ELF file. Zeroed with fd -1 it is none. */
 struct opened {
 	int fd;
-	Elf *elf;
+	struct elf_file elf;
+	struct elf_sections sections;
+	char *names; /* of sections */
+	uint64_t names_bytes;
 };
 
+/* Also of one that never was more than zeroed. */
 static void opened_close(struct opened *file)
 {
-	(void)elf_end(file->elf);
+	elf_file_fini(&file->elf);
+	free(file->sections.headers);
+	free(file->names);
 	if (file->fd >= 0)
 		(void)close(file->fd);
 	*file = (struct opened){.fd = -1};
 }
 
+/* Without names no section is found. */
+static int read_names(struct opened *file)
+{
+	const struct elf_sections *sections = &file->sections;
+	uint64_t index = file->elf.header.e_shstrndx;
+
+	if (sections->count == 0)
+		return 0;
+	if (index == SHN_XINDEX)
+		index = sections->headers[0].sh_link;
+	if (index >= sections->count)
+		return MSCOPE_E_DAMAGED;
+	file->names_bytes = sections->headers[index].sh_size;
+	return elf_file_read(&file->elf, sections->headers[index].sh_offset, file->names_bytes,
+			     SECTION_BYTES_MAX, &file->names);
+}
+
 /* Takes the descriptor. */
 static bool opened_init(struct opened *file, int fd)
 {
-	struct stat st;
-
 	*file = (struct opened){.fd = fd};
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-		file->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (file->elf != NULL && elf_kind(file->elf) == ELF_K_ELF)
+	if (fd >= 0 && elf_file_open(fd, &file->elf, NULL) == 0 &&
+	    elf_file_sections(&file->elf, &file->sections) == 0 && read_names(file) == 0)
 		return true;
 	opened_close(file);
 	return false;
 }
 
 /* The first section of this name that lies in the file, else NULL. */
-static Elf_Scn *find_section(Elf *elf, const char *name)
+static const Elf64_Shdr *find_section(const struct opened *file, const char *name)
 {
-	Elf_Scn *section = NULL;
-	size_t names;
+	size_t i;
 
-	if (elf_getshdrstrndx(elf, &names) != 0)
-		return NULL;
-	while ((section = elf_nextscn(elf, section)) != NULL) {
-		GElf_Shdr header;
-		const char *found;
+	for (i = 1; i < file->sections.count; i++) {
+		const Elf64_Shdr *section = &file->sections.headers[i];
 
-		if (gelf_getshdr(section, &header) == NULL || header.sh_type == SHT_NOBITS)
-			continue;
-		found = elf_strptr(elf, names, header.sh_name);
-		if (found != NULL && strcmp(found, name) == 0)
+		if (section->sh_type != SHT_NOBITS && section->sh_name < file->names_bytes &&
+		    strcmp(file->names + section->sh_name, name) == 0)
 			return section;
 	}
 	return NULL;
 }
 
-static bool has_dwarf(Elf *elf)
+static bool has_dwarf(const struct opened *file)
 {
-	return find_section(elf, ".debug_info") != NULL ||
-	       find_section(elf, ".zdebug_info") != NULL;
+	return find_section(file, ".debug_info") != NULL ||
+	       find_section(file, ".zdebug_info") != NULL;
 }
 
-/* What lies in a section; NULL when there is none. */
-static const char *read_section(Elf *elf, const char *name, size_t *out_bytes)
+/* New memory with what lies in a section, ended by a NUL; NULL when there is none. */
+static char *read_section(const struct opened *file, const char *name, size_t *out_bytes)
 {
-	Elf_Scn *section = find_section(elf, name);
-	Elf_Data *data = section == NULL ? NULL : elf_getdata(section, NULL);
+	const Elf64_Shdr *section = find_section(file, name);
+	char *data;
 
-	if (data == NULL || data->d_buf == NULL)
+	if (section == NULL || elf_file_read(&file->elf, section->sh_offset, section->sh_size,
+					     SECTION_BYTES_MAX, &data) < 0)
 		return NULL;
-	*out_bytes = data->d_size;
-	return data->d_buf;
+	*out_bytes = (size_t)section->sh_size;
+	return data;
 }
 
 /* By the section, because segments of a file that was split off may point anywhere. */
-static bool has_build_id(Elf *elf, const uint8_t *build_id, size_t length)
+static bool has_build_id(const struct opened *file, const uint8_t *build_id, size_t length)
 {
-	size_t bytes;
-	const char *note = read_section(elf, ".note.gnu.build-id", &bytes);
-	GElf_Nhdr head;
+	size_t bytes, name_at = sizeof(Elf64_Nhdr), id_at = name_at + sizeof("GNU");
+	char *note = read_section(file, ".note.gnu.build-id", &bytes);
+	Elf64_Nhdr head;
+	bool has = false;
 
-	if (note == NULL || bytes < sizeof(head) + sizeof("GNU"))
-		return false;
-	memcpy(&head, note, sizeof(head));
-	note += sizeof(head);
-	return head.n_type == NT_GNU_BUILD_ID && head.n_namesz == sizeof("GNU") &&
-	       memcmp(note, "GNU", sizeof("GNU")) == 0 && head.n_descsz == length &&
-	       bytes - sizeof(head) - sizeof("GNU") >= length && length > 0 &&
-	       memcmp(note + sizeof("GNU"), build_id, length) == 0;
+	if (note != NULL && bytes >= id_at) {
+		memcpy(&head, note, sizeof(head));
+		has = head.n_type == NT_GNU_BUILD_ID && head.n_namesz == sizeof("GNU") &&
+		      memcmp(note + name_at, "GNU", sizeof("GNU")) == 0 &&
+		      head.n_descsz == length && bytes - id_at >= length && length > 0 &&
+		      memcmp(note + id_at, build_id, length) == 0;
+	}
+	free(note);
+	return has;
 }
 
 static bool has_crc(int fd, uint32_t wanted)
@@ -130,9 +150,9 @@ static bool try_path(const char *root, const char *path, const struct proof *pro
 {
 	if (!opened_init(out_file, elf_cache_open_below(root, path)))
 		return false;
-	if (has_dwarf(out_file->elf) &&
+	if (has_dwarf(out_file) &&
 	    (proof->build_id_length > 0
-		     ? has_build_id(out_file->elf, proof->build_id, proof->build_id_length)
+		     ? has_build_id(out_file, proof->build_id, proof->build_id_length)
 		     : has_crc(out_file->fd, proof->crc)))
 		return true;
 	opened_close(out_file);
@@ -168,18 +188,18 @@ static bool try_build_id(const char *root, const uint8_t *build_id, size_t lengt
 	return found;
 }
 
-static bool try_link(const struct debug_wish *wish, Elf *module, struct opened *out_file)
+/* `name` is what .gnu_debuglink has: a name, padding, and the checksum at the end. */
+static bool try_named(const struct debug_wish *wish, const char *name, size_t bytes,
+		      struct opened *out_file)
 {
 	static const char *const before[] = {"", "", DEBUG_DIRECTORY}, *const behind[] = {
 									       "", ".debug/", ""};
 	struct proof proof = {.build_id = wish->build_id, .build_id_length = wish->build_id_length};
 	const char *slash = strrchr(wish->path, '/');
-	size_t i, bytes, length;
-	const char *name = read_section(module, ".gnu_debuglink", &bytes);
+	size_t i, length;
 
-	if (slash == NULL || name == NULL || bytes < sizeof(proof.crc))
+	if (slash == NULL || bytes < sizeof(proof.crc))
 		return false;
-	/* The checksum ends the section; padding comes before it. */
 	length = strnlen(name, bytes - sizeof(proof.crc));
 	if (length == 0 || length == bytes - sizeof(proof.crc) || memchr(name, '/', length) != NULL)
 		return false;
@@ -200,33 +220,41 @@ static bool try_link(const struct debug_wish *wish, Elf *module, struct opened *
 	return false;
 }
 
+static bool try_link(const struct debug_wish *wish, const struct opened *module,
+		     struct opened *out_file)
+{
+	size_t bytes;
+	char *name = read_section(module, ".gnu_debuglink", &bytes);
+	bool found = name != NULL && try_named(wish, name, bytes, out_file);
+
+	free(name);
+	return found;
+}
+
 /*
  * The file that `debug` shares DWARF with. Its name is absolute, or relative to a directory that is not known for sure; the
  * build id leads to it wherever distributions install it.
  */
-static int find_alt(const struct debug_wish *wish, Elf *debug)
+static int find_alt(const struct debug_wish *wish, const struct opened *debug)
 {
 	size_t bytes = 0;
-	const char *name = read_section(debug, ".gnu_debugaltlink", &bytes);
+	char *name = read_section(debug, ".gnu_debugaltlink", &bytes);
 	const char *end = name == NULL ? NULL : memchr(name, '\0', bytes);
+	struct opened file = {.fd = -1};
+	struct strbuf path = {0};
 	struct proof proof;
-	struct opened file;
 	int fd;
 
-	if (end == NULL)
-		return -1;
-	proof.build_id = (const uint8_t *)end + 1;
-	proof.build_id_length = bytes - (size_t)(end + 1 - name);
-	if (!try_build_id(wish->root, proof.build_id, proof.build_id_length, &file)) {
-		struct strbuf path = {0};
-		bool found;
-
+	if (end != NULL) {
+		proof.build_id = (const uint8_t *)end + 1;
+		proof.build_id_length = bytes - (size_t)(end + 1 - name);
 		strbuf_add_str(&path, name);
-		found = proof.build_id_length > 0 && try_roots(wish->root, &path, &proof, &file);
+		if (!try_build_id(wish->root, proof.build_id, proof.build_id_length, &file) &&
+		    proof.build_id_length > 0)
+			(void)try_roots(wish->root, &path, &proof, &file);
 		strbuf_fini(&path);
-		if (!found)
-			return -1;
 	}
+	free(name);
 	fd = file.fd;
 	file.fd = -1;
 	opened_close(&file);
@@ -240,13 +268,11 @@ int debug_file_find(const struct debug_wish *wish, struct debug_files *out_files
 	int fd = wish->fd >= 0 ? fcntl(wish->fd, F_DUPFD_CLOEXEC, 0)
 			       : elf_cache_open_below(wish->root, wish->path);
 
-	(void)elf_version(EV_CURRENT);
 	if (opened_init(&module, fd)) {
 		/* Another file may have taken the place of the one that was loaded. */
-		if (wish->fd < 0 &&
-		    !has_build_id(module.elf, wish->build_id, wish->build_id_length)) {
+		if (wish->fd < 0 && !has_build_id(&module, wish->build_id, wish->build_id_length)) {
 			opened_close(&module);
-		} else if (has_dwarf(module.elf)) {
+		} else if (has_dwarf(&module)) {
 			debug = module;
 			module = (struct opened){.fd = -1};
 			found = true;
@@ -254,12 +280,12 @@ int debug_file_find(const struct debug_wish *wish, struct debug_files *out_files
 	}
 	if (!found)
 		found = try_build_id(wish->root, wish->build_id, wish->build_id_length, &debug);
-	if (!found && module.elf != NULL)
-		found = try_link(wish, module.elf, &debug);
+	if (!found && module.fd >= 0)
+		found = try_link(wish, &module, &debug);
 	opened_close(&module);
 	if (!found)
 		return MSCOPE_E_ABSENT;
-	out_files->alt_fd = find_alt(wish, debug.elf);
+	out_files->alt_fd = find_alt(wish, &debug);
 	out_files->fd = debug.fd;
 	debug.fd = -1;
 	opened_close(&debug);

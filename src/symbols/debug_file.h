@@ -9,7 +9,7 @@
  * each below the root of the module and below our own. A file that was split off counts when it has the same build id, or,
  * when there is none to compare, the checksum that .gnu_debuglink asks for. Nothing is asked of the network.
  *
- * Reads through libelf, which trusts files: used only in a process that may die (symbols/lines.h). No state.
+ * Files are not trusted, as elf.h says. No state.
  */
 #ifndef MSCOPE_SYMBOLS_DEBUG_FILE_H
 #define MSCOPE_SYMBOLS_DEBUG_FILE_H

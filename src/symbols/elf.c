@@ -20,11 +20,9 @@
 #include "base/status.h"
 #include "symbols/elf_file.h"
 
-#define SECTIONS_MAX	  (UINT64_C(1) << 20)
-#define CODE_RANGES_MAX	  16
-#define NOTE_BYTES_MAX	  (UINT64_C(1) << 16)
-#define DYNAMIC_BYTES_MAX (UINT64_C(1) << 20)
-#define BLOCK_ENTRIES	  1024
+#define CODE_RANGES_MAX 16
+#define NOTE_BYTES_MAX	(UINT64_C(1) << 16)
+#define BLOCK_ENTRIES	1024
 
 #define NO_PARENT UINT32_MAX
 
@@ -74,11 +72,6 @@ struct table {
 	uint64_t names_offset;
 	uint64_t names_bytes;
 	bool complete; /* lists local functions too */
-};
-
-struct sections {
-	Elf64_Shdr *headers;
-	size_t count;
 };
 
 static uint64_t align_up(uint64_t value, uint64_t alignment)
@@ -144,6 +137,8 @@ int elf_open(int fd, struct elf **out_elf, struct mscope_error *err)
 	if (elf == NULL)
 		return error_set(err, -ENOMEM, "out of memory");
 	r = elf_file_open(fd, &elf->file, err);
+	if (r == 0 && elf->file.header.e_type != ET_EXEC && elf->file.header.e_type != ET_DYN)
+		r = error_set(err, MSCOPE_E_FOREIGN, "neither an executable nor a shared object");
 	if (r == 0 && find_build_id(elf) < 0)
 		r = error_set(err, -ENOMEM, "out of memory");
 	if (r < 0) {
@@ -183,7 +178,7 @@ const uint8_t *elf_build_id(const struct elf *elf, size_t *out_length)
  * How far code reaches from the address of a symbol: to the end of its section, or of its segment
  * when sections are not known. 0 when the symbol is not defined in code.
  */
-static uint64_t code_ahead(const Elf64_Sym *sym, const struct sections *sections,
+static uint64_t code_ahead(const Elf64_Sym *sym, const struct elf_sections *sections,
 			   const struct range *code, size_t code_count)
 {
 	size_t i;
@@ -299,7 +294,8 @@ static uint32_t settle(struct symbol *symbols, uint32_t count)
 }
 
 /* Reads one table into elf->symbols and elf->names; leaves both alone when it has no functions. */
-static int load_table(struct elf *elf, const struct table *table, const struct sections *sections)
+static int load_table(struct elf *elf, const struct table *table,
+		      const struct elf_sections *sections)
 {
 	uint64_t total = table->bytes / sizeof(Elf64_Sym), done, n;
 	struct range code[CODE_RANGES_MAX];
@@ -372,38 +368,8 @@ out:
 	return r;
 }
 
-/* The section headers, or none: a count of 0 is not an error. */
-static int read_sections(const struct elf *elf, struct sections *out_sections)
-{
-	const Elf64_Ehdr *header = &elf->file.header;
-	uint64_t count = header->e_shnum;
-	int r;
-
-	if (header->e_shoff == 0)
-		return 0;
-	if (header->e_shentsize != sizeof(Elf64_Shdr))
-		return MSCOPE_E_DAMAGED;
-	if (count == 0) {
-		Elf64_Shdr first;
-
-		/* More sections than e_shnum can say: the first header holds their number. */
-		r = io_read_at(elf->file.fd, &first, sizeof(first), header->e_shoff);
-		if (r < 0)
-			return r;
-		count = first.sh_size;
-	}
-	if (count > SECTIONS_MAX)
-		return MSCOPE_E_LIMIT;
-	r = elf_file_read(&elf->file, header->e_shoff, count * sizeof(Elf64_Shdr), UINT64_MAX,
-			  &out_sections->headers);
-	if (r < 0)
-		return r;
-	out_sections->count = (size_t)count;
-	return 0;
-}
-
 /* Loads the first table of a section type. */
-static int load_section(struct elf *elf, const struct sections *sections, uint32_t type)
+static int load_section(struct elf *elf, const struct elf_sections *sections, uint32_t type)
 {
 	size_t i;
 
@@ -430,133 +396,31 @@ static int load_section(struct elf *elf, const struct sections *sections, uint32
 	return 0;
 }
 
-/*
- * The number of symbols by the GNU hash table, which does not say it: the chain that begins at the
- * largest bucket holds the last symbol, and a set low bit ends a chain.
- *
- *     buckets, first hashed symbol, bloom words, shift     4 bytes each
- *     bloom words                                          8 bytes each
- *     buckets: the first symbol of each chain              4 bytes each
- *     chains: one entry for each hashed symbol             4 bytes each
- */
-static int count_by_gnu_hash(const struct elf *elf, uint64_t offset, uint64_t bytes,
-			     uint64_t *out_count)
-{
-	uint32_t head[4], block[BLOCK_ENTRIES], largest = 0;
-	uint64_t at, entries, done, n, i;
-	int r;
-
-	if (bytes < sizeof(head))
-		return MSCOPE_E_DAMAGED;
-	r = io_read_at(elf->file.fd, head, sizeof(head), offset);
-	if (r < 0)
-		return r;
-	at = sizeof(head) + (uint64_t)head[2] * 8;
-	if (at > bytes || head[0] > (bytes - at) / 4)
-		return MSCOPE_E_DAMAGED;
-	for (done = 0; done < head[0]; done += n) {
-		n = head[0] - done < BLOCK_ENTRIES ? head[0] - done : BLOCK_ENTRIES;
-		r = io_read_at(elf->file.fd, block, n * 4, offset + at + done * 4);
-		if (r < 0)
-			return r;
-		for (i = 0; i < n; i++)
-			largest = block[i] > largest ? block[i] : largest;
-	}
-	if (largest < head[1]) {
-		*out_count = head[1]; /* nothing is hashed */
-		return 0;
-	}
-
-	at += (uint64_t)head[0] * 4;
-	entries = (bytes - at) / 4;
-	for (done = largest - head[1]; done < entries; done += n) {
-		n = entries - done < BLOCK_ENTRIES ? entries - done : BLOCK_ENTRIES;
-		r = io_read_at(elf->file.fd, block, n * 4, offset + at + done * 4);
-		if (r < 0)
-			return r;
-		for (i = 0; i < n; i++) {
-			if (block[i] & 1) {
-				*out_count = head[1] + done + i + 1;
-				return 0;
-			}
-		}
-	}
-	return MSCOPE_E_DAMAGED;
-}
-
-/* The classic hash table says the number in its second word. */
-static int count_by_hash(const struct elf *elf, uint64_t offset, uint64_t bytes,
-			 uint64_t *out_count)
-{
-	uint32_t head[2];
-	int r;
-
-	if (bytes < sizeof(head))
-		return MSCOPE_E_DAMAGED;
-	r = io_read_at(elf->file.fd, head, sizeof(head), offset);
-	if (r < 0)
-		return r;
-	*out_count = head[1];
-	return 0;
-}
-
 /* Loads the table that the run-time linker uses, found without section headers. */
 static int load_dynamic(struct elf *elf)
 {
-	uint64_t symtab = 0, strtab = 0, strsz = 0, hash = 0, gnu_hash = 0;
-	uint64_t offset, bytes, count, i;
-	const Elf64_Phdr *segment = elf_file_segment(&elf->file, PT_DYNAMIC);
+	struct elf_dynamic dynamic = {0};
 	struct table table = {0};
-	Elf64_Dyn *dynamic;
-	int r;
+	uint64_t bytes, count, symtab, strtab;
+	int r = elf_file_dynamic(&elf->file, &dynamic);
 
-	if (segment == NULL)
-		return 0;
-	r = elf_file_read(&elf->file, segment->p_offset, segment->p_filesz, DYNAMIC_BYTES_MAX,
-			  &dynamic);
 	if (r < 0)
+		return r == MSCOPE_E_ABSENT ? 0 : r;
+	r = elf_dynamic_symbols(&elf->file, &dynamic, &count);
+	symtab = elf_dynamic_value(&dynamic, DT_SYMTAB);
+	strtab = elf_dynamic_value(&dynamic, DT_STRTAB);
+	table.names_bytes = elf_dynamic_value(&dynamic, DT_STRSZ);
+	free(dynamic.entries);
+	if (r < 0 || count == 0)
 		return r;
-	count = segment->p_filesz / sizeof(*dynamic);
-	for (i = 0; i < count && dynamic[i].d_tag != DT_NULL; i++) {
-		switch (dynamic[i].d_tag) {
-		case DT_SYMTAB:
-			symtab = dynamic[i].d_un.d_ptr;
-			break;
-		case DT_STRTAB:
-			strtab = dynamic[i].d_un.d_ptr;
-			break;
-		case DT_STRSZ:
-			strsz = dynamic[i].d_un.d_val;
-			break;
-		case DT_HASH:
-			hash = dynamic[i].d_un.d_ptr;
-			break;
-		case DT_GNU_HASH:
-			gnu_hash = dynamic[i].d_un.d_ptr;
-			break;
-		default:
-			break;
-		}
-	}
-	free(dynamic);
-
-	if (hash != 0 && elf_file_place(&elf->file, hash, &offset, &bytes))
-		r = count_by_hash(elf, offset, bytes, &count);
-	else if (gnu_hash != 0 && elf_file_place(&elf->file, gnu_hash, &offset, &bytes))
-		r = count_by_gnu_hash(elf, offset, bytes, &count);
-	else
-		return 0;
-	if (r < 0)
-		return r;
-
 	if (!elf_file_place(&elf->file, symtab, &table.offset, &bytes) ||
 	    count > bytes / sizeof(Elf64_Sym))
 		return MSCOPE_E_DAMAGED;
 	table.bytes = count * sizeof(Elf64_Sym);
-	if (!elf_file_place(&elf->file, strtab, &table.names_offset, &bytes) || strsz > bytes)
+	if (!elf_file_place(&elf->file, strtab, &table.names_offset, &bytes) ||
+	    table.names_bytes > bytes)
 		return MSCOPE_E_DAMAGED;
-	table.names_bytes = strsz;
-	return load_table(elf, &table, &(struct sections){0});
+	return load_table(elf, &table, &(struct elf_sections){0});
 }
 
 /*
@@ -565,10 +429,10 @@ static int load_dynamic(struct elf *elf)
  */
 static int load(struct elf *elf)
 {
-	struct sections sections = {0};
+	struct elf_sections sections = {0};
 	int first, r;
 
-	first = read_sections(elf, &sections);
+	first = elf_file_sections(&elf->file, &sections);
 	if (first == 0)
 		first = load_section(elf, &sections, SHT_SYMTAB);
 	if (elf->symbol_count == 0) {

@@ -28,8 +28,8 @@ struct identity {
 	struct timespec changed;
 };
 
-struct elf_file {
-	struct elf_file *next; /* of the same hash */
+struct cached_elf {
+	struct cached_elf *next; /* of the same hash */
 	struct elf *elf;
 	struct identity identity;
 	bool pinned;
@@ -60,17 +60,17 @@ static bool has_build_id(const struct elf *elf, const uint8_t *build_id, size_t 
 	return have_length == length && (length == 0 || memcmp(have, build_id, length) == 0);
 }
 
-static struct elf_file *chain(const struct elf_cache *cache, struct map_key key)
+static struct cached_elf *chain(const struct elf_cache *cache, struct map_key key)
 {
 	const uint64_t *head = map_get(&cache->files, key);
 
-	return head == NULL ? NULL : (struct elf_file *)(uintptr_t)*head;
+	return head == NULL ? NULL : (struct cached_elf *)(uintptr_t)*head;
 }
 
-struct elf_file *elf_cache_find(const struct elf_cache *cache, const uint8_t *build_id,
-				size_t build_id_length)
+struct cached_elf *elf_cache_find(const struct elf_cache *cache, const uint8_t *build_id,
+				  size_t build_id_length)
 {
-	struct elf_file *file;
+	struct cached_elf *file;
 
 	if (build_id_length == 0)
 		return NULL;
@@ -82,10 +82,10 @@ struct elf_file *elf_cache_find(const struct elf_cache *cache, const uint8_t *bu
 	return NULL;
 }
 
-static struct elf_file *find_identity(const struct elf_cache *cache,
-				      const struct identity *identity)
+static struct cached_elf *find_identity(const struct elf_cache *cache,
+					const struct identity *identity)
 {
-	struct elf_file *file;
+	struct cached_elf *file;
 
 	for (file = chain(cache, key_of_identity(identity)); file != NULL; file = file->next) {
 		if (has_build_id(file->elf, NULL, 0) && same_identity(&file->identity, identity))
@@ -124,7 +124,7 @@ int elf_cache_open_below(const char *root, const char *path)
 }
 
 /* Puts `file` in front of its chain. */
-static int insert(struct elf_cache *cache, struct elf_file *file)
+static int insert(struct elf_cache *cache, struct cached_elf *file)
 {
 	size_t length;
 	const uint8_t *build_id = elf_build_id(file->elf, &length);
@@ -136,9 +136,9 @@ static int insert(struct elf_cache *cache, struct elf_file *file)
 }
 
 int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool read_now,
-		   struct elf_file **out_file)
+		   struct cached_elf **out_file)
 {
-	struct elf_file *file = elf_cache_find(cache, wish->build_id, wish->build_id_length);
+	struct cached_elf *file = elf_cache_find(cache, wish->build_id, wish->build_id_length);
 	struct identity identity;
 	struct stat st;
 	int fd, r;
@@ -160,7 +160,7 @@ int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool re
 	}
 	identity = (struct identity){st.st_dev, st.st_ino, st.st_size, st.st_mtim};
 	if (wish->build_id_length == 0) {
-		struct elf_file *known = find_identity(cache, &identity);
+		struct cached_elf *known = find_identity(cache, &identity);
 
 		if (known != NULL) {
 			*out_file = known;
@@ -199,7 +199,7 @@ out:
 	return r;
 }
 
-int elf_cache_lookup(struct elf_cache *cache, struct elf_file *file, uint64_t vaddr,
+int elf_cache_lookup(struct elf_cache *cache, struct cached_elf *file, uint64_t vaddr,
 		     const char **out_name, uint64_t *out_offset)
 {
 	if (file->pinned && file->kept_fd < 0) {
@@ -214,7 +214,7 @@ int elf_cache_lookup(struct elf_cache *cache, struct elf_file *file, uint64_t va
 	return elf_lookup(file->elf, vaddr, out_name, out_offset);
 }
 
-int elf_cache_descriptor(const struct elf_file *file)
+int elf_cache_descriptor(const struct cached_elf *file)
 {
 	return file->kept_fd >= 0 ? file->kept_fd : elf_descriptor(file->elf);
 }
@@ -225,10 +225,10 @@ void elf_cache_fini(struct elf_cache *cache)
 	size_t cursor = 0;
 
 	while ((slot = map_next(&cache->files, &cursor)) != NULL) {
-		struct elf_file *file = (struct elf_file *)(uintptr_t)slot->value;
+		struct cached_elf *file = (struct cached_elf *)(uintptr_t)slot->value;
 
 		while (file != NULL) {
-			struct elf_file *next = file->next;
+			struct cached_elf *next = file->next;
 
 			elf_close(file->elf);
 			if (file->kept_fd >= 0)

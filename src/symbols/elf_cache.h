@@ -21,12 +21,12 @@
 
 #define ELF_CACHE_PINNED_MAX 512
 
-struct elf_file;
+struct cached_elf;
 struct lines;
 
 /* A zeroed struct is an empty cache. */
 struct elf_cache {
-	struct map files; /* hash of the identity -> first struct elf_file of a chain */
+	struct map files; /* hash of the identity -> first struct cached_elf of a chain */
 	size_t file_count;
 	size_t pinned_count;
 	bool keep_open; /* files stay pinned when their symbols were read: more is read from them later */
@@ -45,8 +45,8 @@ struct elf_wish {
 void elf_cache_fini(struct elf_cache *cache);
 
 /* A file with this build id that is there already, else NULL. Borrowed. */
-struct elf_file *elf_cache_find(const struct elf_cache *cache, const uint8_t *build_id,
-				size_t build_id_length);
+struct cached_elf *elf_cache_find(const struct elf_cache *cache, const uint8_t *build_id,
+				  size_t build_id_length);
 
 /*
  * Finds, or opens and pins. Symbolic links are followed inside `root`, where the kernel can (5.6
@@ -55,14 +55,14 @@ struct elf_file *elf_cache_find(const struct elf_cache *cache, const uint8_t *bu
  * what elf_open() returns, or -errno. The file is borrowed.
  */
 int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool read_now,
-		   struct elf_file **out_file);
+		   struct cached_elf **out_file);
 
 /* As elf_lookup(). Ends the pin, unless files are kept open. */
-int elf_cache_lookup(struct elf_cache *cache, struct elf_file *file, uint64_t vaddr,
+int elf_cache_lookup(struct elf_cache *cache, struct cached_elf *file, uint64_t vaddr,
 		     const char **out_name, uint64_t *out_offset);
 
 /* The descriptor of a file that is pinned, else -1. Borrowed. */
-int elf_cache_descriptor(const struct elf_file *file);
+int elf_cache_descriptor(const struct cached_elf *file);
 
 /*
  * Opens `path` for reading below `root`, where it stays as elf_cache_open() says; never waits for a FIFO. The descriptor, or

@@ -8,62 +8,23 @@
 #include "base/status.h"
 #include "symbols/elf_file.h"
 
-#define DYNAMIC_MAX  4096
 #define TABLE_MAX    (UINT64_C(1) << 30)
 #define VERSIONS_MAX 0x8000u
 
 struct file {
 	struct elf_file elf;
-	uint64_t dynamic[DT_NUM]; /* by tag; 0: none */
-	uint64_t gnu_hash, version_of, needs, needs_count;
-	Elf64_Dyn *entries;
-	size_t entry_count;
+	struct elf_dynamic dynamic;
 	uint64_t string_bytes;
 };
 
-/* New memory with what is at an address, ended by a NUL. */
-static int take(const struct file *file, uint64_t address, uint64_t bytes, void *out)
+static uint64_t value_of(const struct file *file, int64_t tag)
 {
-	uint64_t offset, there;
-
-	if (bytes > TABLE_MAX)
-		return MSCOPE_E_LIMIT;
-	if (!elf_file_place(&file->elf, address, &offset, &there) || bytes > there)
-		return MSCOPE_E_DAMAGED;
-	return elf_file_read(&file->elf, offset, bytes, TABLE_MAX, out);
+	return elf_dynamic_value(&file->dynamic, tag);
 }
 
-static int read_dynamic(struct file *file)
+static int take(const struct file *file, uint64_t address, uint64_t bytes, void *out)
 {
-	const Elf64_Phdr *dynamic = elf_file_segment(&file->elf, PT_DYNAMIC);
-	size_t i;
-	int r;
-
-	if (dynamic == NULL)
-		return MSCOPE_E_FOREIGN;
-	file->entry_count = dynamic->p_filesz / sizeof(*file->entries);
-	if (file->entry_count > DYNAMIC_MAX)
-		return MSCOPE_E_LIMIT;
-	r = take(file, dynamic->p_vaddr, file->entry_count * sizeof(*file->entries),
-		 &file->entries);
-	for (i = 0; r == 0 && i < file->entry_count; i++) {
-		const Elf64_Dyn *entry = &file->entries[i];
-
-		if (entry->d_tag == DT_NULL)
-			break;
-		if (entry->d_tag > 0 && entry->d_tag < DT_NUM)
-			file->dynamic[entry->d_tag] = entry->d_un.d_val;
-		else if (entry->d_tag == DT_GNU_HASH)
-			file->gnu_hash = entry->d_un.d_ptr;
-		else if (entry->d_tag == DT_VERSYM)
-			file->version_of = entry->d_un.d_ptr;
-		else if (entry->d_tag == DT_VERNEED)
-			file->needs = entry->d_un.d_ptr;
-		else if (entry->d_tag == DT_VERNEEDNUM)
-			file->needs_count = entry->d_un.d_val;
-	}
-	file->entry_count = r == 0 ? i : 0;
-	return r;
+	return elf_file_take(&file->elf, address, bytes, TABLE_MAX, out);
 }
 
 /* A string; "" for an offset outside of the table, which ends with a NUL of ours. */
@@ -77,17 +38,18 @@ static int take_needed(struct elf_imports *out, const struct file *file)
 {
 	size_t i;
 
-	out->needed = calloc(file->entry_count + 1, sizeof(*out->needed));
+	out->needed = calloc(file->dynamic.count + 1, sizeof(*out->needed));
 	if (out->needed == NULL)
 		return -ENOMEM;
-	for (i = 0; i < file->entry_count; i++) {
-		if (file->entries[i].d_tag == DT_NEEDED)
-			out->needed[out->needed_count++] =
-				string_at(out, file, file->entries[i].d_un.d_val);
+	for (i = 0; i < file->dynamic.count; i++) {
+		const Elf64_Dyn *entry = &file->dynamic.entries[i];
+
+		if (entry->d_tag == DT_NEEDED)
+			out->needed[out->needed_count++] = string_at(out, file, entry->d_un.d_val);
 	}
-	out->soname = string_at(out, file, file->dynamic[DT_SONAME]);
-	if (file->dynamic[DT_SONAME] == 0)
-		out->soname = "";
+	out->soname = value_of(file, DT_SONAME) == 0
+			      ? ""
+			      : string_at(out, file, value_of(file, DT_SONAME));
 	return 0;
 }
 
@@ -107,27 +69,17 @@ static int count_relocated(const struct file *file, uint64_t address, uint64_t b
 	return r;
 }
 
-/*
- * Of the old hash table all symbols; of the new one those before its first, which are the undefined ones. Where a file exports nothing
- * the linker writes an empty new table that begins at symbol 1, and relocations say what is imported.
- */
+/* Where a file exports nothing, the linker writes an empty GNU hash table that starts at symbol 1, and relocations say what is imported. */
 static int count_symbols(const struct file *file, uint64_t *out)
 {
-	const uint64_t *dynamic = file->dynamic;
-	uint32_t *words = NULL;
-	int r;
+	int r = elf_dynamic_symbols(&file->elf, &file->dynamic, out);
 
-	*out = 0;
-	if (dynamic[DT_HASH] == 0 && file->gnu_hash == 0)
-		return 0;
-	r = take(file, dynamic[DT_HASH] != 0 ? dynamic[DT_HASH] : file->gnu_hash, 8, &words);
-	if (r == 0)
-		*out = words[1];
-	free(words);
-	if (r < 0 || dynamic[DT_HASH] != 0 || *out > 1)
+	if (r < 0 || *out != 1)
 		return r;
-	r = count_relocated(file, dynamic[DT_RELA], dynamic[DT_RELASZ], out);
-	return r < 0 ? r : count_relocated(file, dynamic[DT_JMPREL], dynamic[DT_PLTRELSZ], out);
+	r = count_relocated(file, value_of(file, DT_RELA), value_of(file, DT_RELASZ), out);
+	return r < 0 ? r
+		     : count_relocated(file, value_of(file, DT_JMPREL), value_of(file, DT_PLTRELSZ),
+				       out);
 }
 
 /* A version of a library that is needed, by its number. */
@@ -139,10 +91,11 @@ struct needed_version {
 static int take_versions(const struct elf_imports *imports, const struct file *file,
 			 struct needed_version *versions)
 {
-	uint64_t at = file->needs, i, left = VERSIONS_MAX;
+	uint64_t at = value_of(file, DT_VERNEED), needs = value_of(file, DT_VERNEEDNUM);
+	uint64_t i, left = VERSIONS_MAX;
 	int r = 0;
 
-	for (i = 0; r == 0 && at != 0 && i < file->needs_count && i < VERSIONS_MAX; i++) {
+	for (i = 0; r == 0 && at != 0 && i < needs && i < VERSIONS_MAX; i++) {
 		Elf64_Verneed *need = NULL;
 		uint64_t part, step, count;
 
@@ -181,15 +134,15 @@ static int take_symbols(struct elf_imports *out, const struct file *file)
 	struct needed_version *versions = calloc(VERSIONS_MAX, sizeof(*versions));
 	uint16_t *numbers = NULL;
 	Elf64_Sym *table = NULL;
-	uint64_t count, i;
+	uint64_t count, i, version_of = value_of(file, DT_VERSYM);
 	int r = versions == NULL ? -ENOMEM : count_symbols(file, &count);
 
 	if (r == 0)
 		r = take_versions(out, file, versions);
 	if (r == 0)
-		r = take(file, file->dynamic[DT_SYMTAB], count * sizeof(*table), &table);
-	if (r == 0 && file->version_of != 0)
-		r = take(file, file->version_of, count * sizeof(*numbers), &numbers);
+		r = take(file, value_of(file, DT_SYMTAB), count * sizeof(*table), &table);
+	if (r == 0 && version_of != 0)
+		r = take(file, version_of, count * sizeof(*numbers), &numbers);
 	if (r == 0)
 		out->symbols = calloc((size_t)count + 1, sizeof(*out->symbols));
 	if (r == 0 && out->symbols == NULL)
@@ -222,11 +175,11 @@ int elf_imports_read(int fd, struct elf_imports *out, struct mscope_error *err)
 	if (r == 0)
 		r = elf_file_open(fd, &file->elf, NULL);
 	if (r == 0)
-		r = file->elf.header.e_type == ET_DYN ? read_dynamic(file) : MSCOPE_E_FOREIGN;
+		r = elf_file_dynamic(&file->elf, &file->dynamic);
 	if (r == 0) {
-		file->string_bytes = file->dynamic[DT_STRSZ];
+		file->string_bytes = value_of(file, DT_STRSZ);
 		out->machine = file->elf.header.e_machine;
-		r = take(file, file->dynamic[DT_STRTAB], file->string_bytes, &out->strings);
+		r = take(file, value_of(file, DT_STRTAB), file->string_bytes, &out->strings);
 	}
 	if (r == 0)
 		r = take_needed(out, file);
@@ -234,7 +187,7 @@ int elf_imports_read(int fd, struct elf_imports *out, struct mscope_error *err)
 		r = take_symbols(out, file);
 	if (file != NULL) {
 		elf_file_fini(&file->elf);
-		free(file->entries);
+		free(file->dynamic.entries);
 	}
 	free(file);
 	if (r < 0) {

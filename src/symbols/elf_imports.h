@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a shared object asks of others: the libraries that it needs by name, and the symbols that it does not define, with the library and the
- * version where it names them. And what it defines, for one that has the old hash table.
+ * What a shared object or a program asks of others: the libraries that it needs by name, and the symbols that it does not define, with the
+ * library and the version where it names them. And the symbols that it exports.
  *
  * As in elf.h, the file is not trusted: it is read with pread(), each offset and size is checked. Not thread-safe.
  */
@@ -31,7 +31,7 @@ struct elf_imports {
 	char *strings; /* what the others point into */
 };
 
-/* 0, with `out` that needs elf_imports_fini(); MSCOPE_E_FOREIGN: not a shared object. The descriptor stays the caller's. */
+/* 0, with `out` that needs elf_imports_fini(); MSCOPE_E_ABSENT: it has no dynamic section. The descriptor stays the caller's. */
 int elf_imports_read(int fd, struct elf_imports *out, struct mscope_error *err);
 void elf_imports_fini(struct elf_imports *imports);
 

@@ -109,7 +109,7 @@ struct lines {
 	int status;	     /* of fork() and pipe(), the first failure */
 	struct lines_module *modules;
 	size_t module_count, module_room;
-	struct map module_by_file; /* build id, or address of the struct elf_file -> index */
+	struct map module_by_file; /* build id, or address of the struct cached_elf -> index */
 	struct lines_want *wants;
 	size_t want_count, want_room;
 	struct index want_by_address; /* of `wants` */

@@ -15,7 +15,7 @@
 #include "base/map.h"
 
 struct elf_cache;
-struct elf_file;
+struct cached_elf;
 struct strbuf;
 
 /* Upper bound; no real process loads this many modules. */
@@ -35,8 +35,8 @@ struct module_info {
 struct module {
 	struct module_info info; /* path and build id belong to the module */
 	uint64_t loaded_ns;
-	uint64_t unloaded_ns;  /* UINT64_MAX while it is loaded */
-	struct elf_file *file; /* borrowed from the cache; NULL as long as there is none */
+	uint64_t unloaded_ns;	 /* UINT64_MAX while it is loaded */
+	struct cached_elf *file; /* borrowed from the cache; NULL as long as there is none */
 	int file_status; /* why there is none: a code of elf_cache_open(), 0 before the first try */
 	struct elf_cache *cache;
 };

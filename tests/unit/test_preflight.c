@@ -136,6 +136,7 @@ static void make_image(struct image *image, struct recipe recipe)
 	if (recipe.soname != NULL)
 		image->dyn[d++] = (Elf64_Dyn){DT_SONAME, {add_string(image, &at, recipe.soname)}};
 	image->dyn[d++] = (Elf64_Dyn){DT_STRTAB, {AT(strings)}};
+	image->dyn[d++] = (Elf64_Dyn){DT_STRSZ, {sizeof(image->strings)}};
 	image->dyn[d++] = (Elf64_Dyn){DT_SYMTAB, {AT(sym)}};
 	image->dyn[d++] = (Elf64_Dyn){recipe.sysv_hash ? DT_HASH : DT_GNU_HASH, {AT(hash)}};
 	if (recipe.symbol != NULL) {
