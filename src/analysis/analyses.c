@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/word_list.h"
 #include "findings/site.h"
 #include "trace/session.h"
 #include "trace/settings.h"

@@ -11,10 +11,11 @@
 #ifndef MSCOPE_ANALYSIS_ANALYSES_H
 #define MSCOPE_ANALYSIS_ANALYSES_H
 
-#include "base/json.h"
-#include "base/word_list.h"
 #include "findings/findings.h"
 #include "replay/replay.h"
+
+struct json;
+struct words;
 
 /* How much a text shows. */
 struct analysis_view {

@@ -10,6 +10,8 @@
 
 #include "analysis/decompose_state.h"
 #include "base/array.h"
+#include "base/word_list.h"
+#include "replay/ooms.h"
 #include "trace/session.h"
 
 #define FIRST_STEP (INSTANT_OOM + 1) /* index of the first instant of a step */

@@ -9,6 +9,7 @@
 
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
+#include "base/word_list.h"
 #include "findings/say.h"
 #include "base/array.h"
 #include "trace/session.h"

@@ -17,6 +17,8 @@
 #include "analysis/host_growth.h"
 #include "base/array.h"
 #include "base/shown.h"
+#include "base/word_list.h"
+#include "replay/facts.h"
 
 #define KNOWN_MAX 1024u
 #define NAME_MAX_ 17u

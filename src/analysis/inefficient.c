@@ -23,6 +23,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "replay/facts.h"
 #include "trace/session.h"
 
 #define IDLE_TICKS  3000u

@@ -5,6 +5,7 @@
 
 #include "analysis/inefficient.h"
 #include "base/array.h"
+#include "base/word_list.h"
 
 /* Larger numbers in a trace are damage. */
 #define BYTES_MAX (INT64_C(1) << 56)

@@ -8,6 +8,7 @@
 #include "analysis/analyses.h"
 #include "analysis/leaks_state.h"
 #include "base/array.h"
+#include "base/word_list.h"
 
 void leaks_clear(struct leaks *leaks)
 {

@@ -21,6 +21,8 @@
 
 #include "analysis/oom_levels.h"
 #include "base/array.h"
+#include "base/word_list.h"
+#include "replay/ooms.h"
 #include "trace/session.h"
 
 /* More requests that were refused are counted, and have no verdict of their own. */

@@ -3,6 +3,7 @@
  * Verdicts about refused requests as findings.
  */
 #include "analysis/oom.h"
+#include "replay/ooms.h"
 
 bool oom_is_limited(const struct oom_verdict *verdict)
 {

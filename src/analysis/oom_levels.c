@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "replay/ooms.h"
 
 void levels_fini(struct levels *levels)
 {

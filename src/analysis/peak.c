@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/word_list.h"
 #include "findings/site.h"
 #include "base/array.h"
 #include "base/index.h"

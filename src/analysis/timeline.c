@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "replay/figures.h"
 #include "trace/session.h"
 
 #define SPAN_FIRST_NS 1000000u

@@ -10,6 +10,9 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "base/vendors.h"
+#include "base/word_list.h"
+#include "replay/ooms.h"
+#include "symbols/modules.h"
 
 /* How much later than what it shows a sample may come: the driver is asked, a pipe is read, the engine has other work. */
 #define LATE_NS UINT64_C(300000000)

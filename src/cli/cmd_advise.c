@@ -8,6 +8,7 @@
 #include "engine/advise_run.h"
 #include "engine/input.h"
 #include "engine/pass.h"
+#include "symbols/elf_cache.h"
 #include "trace/session.h"
 
 static int answer_pools(struct pool_answers *answers, const struct advise_run *run,

@@ -26,6 +26,7 @@
 #include "sink/report.h"
 #include "sink/report_json.h"
 #include "sink/project.h"
+#include "symbols/elf_cache.h"
 #include "trace/session.h"
 
 #define TAR_BLOCK     512u

@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/json.h"
 #include "base/shown.h"
 #include "cli/cli.h"
 #include "cli/reading.h"
 #include "engine/pass.h"
 #include "sink/comparison.h"
 #include "sink/report.h"
+#include "symbols/elf_cache.h"
 #include "trace/launch.h"
 
 /* With more calls than this in both runs, a line says that they are being aligned. */

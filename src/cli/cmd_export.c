@@ -18,6 +18,7 @@
 #include "engine/export.h"
 #include "engine/export_view.h"
 #include "sink/report.h"
+#include "symbols/elf_cache.h"
 #include "trace/session.h"
 
 static bool on_progress(void *arg, uint64_t events)

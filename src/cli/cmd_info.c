@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/conditions.h"
 #include "cli/pager.h"
@@ -13,6 +14,7 @@
 #include "engine/pass.h"
 #include "engine/what_if_finding.h"
 #include "sink/report_json.h"
+#include "symbols/elf_cache.h"
 
 struct info {
 	const struct options *options;

@@ -20,6 +20,7 @@
 #include "engine/what_if_finding.h"
 #include "sink/screen.h"
 #include "sink/ticket.h"
+#include "symbols/elf_cache.h"
 #include "viewer/html_report.h"
 
 #define WORDS_SHOWN 4

@@ -25,6 +25,7 @@
 #include "dump/format.h"
 #include "engine/input.h"
 #include "engine/pass.h"
+#include "symbols/elf_cache.h"
 #include "trace/session.h"
 
 #define LIMIT_MS    60000

@@ -23,6 +23,7 @@
 #include "cli/store_events.h"
 #include "cli/store_place.h"
 #include "engine/pass.h"
+#include "symbols/elf_cache.h"
 
 struct adding {
 	const struct options *options;

@@ -23,7 +23,9 @@
 #include "engine/input.h"
 #include "engine/pass.h"
 #include "findings/say.h"
+#include "replay/ooms.h"
 #include "sink/screen.h"
+#include "symbols/elf_cache.h"
 
 #define WORDS_BEFORE 7 /* of the launch, before those of the program */
 

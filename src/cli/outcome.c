@@ -12,10 +12,12 @@
 
 #include "base/array.h"
 #include "base/io.h"
+#include "base/json.h"
 #include "base/shown.h"
 #include "cli/cli.h"
 #include "cli/conditions.h"
 #include "cli/forecast_command.h"
+#include "replay/watches.h"
 #include "sink/report_json.h"
 #include "sink/screen.h"
 

@@ -9,6 +9,7 @@
 #include "cli/reading.h"
 #include "import/torch_history.h"
 #include "import/torch_snapshot.h"
+#include "symbols/elf_cache.h"
 
 void whatif_input_fini(struct whatif_input *input)
 {

@@ -4,8 +4,10 @@
 #include <errno.h>
 
 #include "advise/advise.h"
+#include "base/json.h"
 #include "engine/advise_run.h"
 #include "engine/input.h"
+#include "symbols/elf_cache.h"
 #include "trace/session.h"
 
 #define MOMENTS_MOST 1000000u

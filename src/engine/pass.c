@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "replay/facts.h"
+#include "replay/watches.h"
 #include "trace/settings.h"
 
 /* Events between two calls of `progress`. */

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "analysis/analyses.h"
+#include "replay/facts.h"
 #include "replay/replay.h"
 #include "sink/sink.h"
 #include "trace/session.h"

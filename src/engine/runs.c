@@ -11,6 +11,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "engine/dump_bound.h"
+#include "symbols/elf_cache.h"
 
 void runs_init(struct runs *runs, struct session_place *place, bool live,
 	       const struct runs_ops *ops)

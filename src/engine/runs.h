@@ -10,6 +10,7 @@
 #include "engine/pipeline.h"
 #include "engine/traced_process.h"
 #include "engine/session_place.h"
+#include "symbols/elf_cache.h"
 
 /* What the caller hears of them. Each function may be NULL. */
 struct runs_ops {

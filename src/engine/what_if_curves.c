@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "engine/input.h"
 #include "engine/pool_histories.h"
 #include "import/torch_history.h"
 #include "import/torch_snapshot.h"
+#include "symbols/elf_cache.h"
 #include "twin/what_if.h"
 
 #define EVENTS_MOST  1000000u /* of the pool; played in some ten seconds at most */

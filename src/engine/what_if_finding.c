@@ -7,7 +7,9 @@
 
 #include "engine/pass.h"
 #include "engine/pool_histories.h"
+#include "replay/ooms.h"
 #include "sink/screen.h"
+#include "symbols/elf_cache.h"
 #include "trace/session.h"
 #include "twin/what_if.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory per operator and launch, as a table for people and as JSON. */
+#include "base/json.h"
 #include "base/shown.h"
 #include "base/whole.h"
 #include "findings/findings.h"

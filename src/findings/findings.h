@@ -17,9 +17,10 @@
 
 #include <stdbool.h>
 
-#include "base/json.h"
 #include "findings/site_names.h"
 #include "findings/verdicts.h"
+
+struct json;
 
 /* A call stack in a document: index + 1 of its JSON text; 0: none. */
 typedef uint32_t finding_frames;

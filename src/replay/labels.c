@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/word_list.h"
+#include "replay/facts.h"
 #include "replay/state.h"
 
 void labels_fini(struct replay *replay)

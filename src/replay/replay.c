@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "replay/checkpoint.h"
+#include "replay/facts.h"
 #include "replay/state.h"
 #include "trace/session.h"
 

@@ -12,8 +12,8 @@
  *
  * It knows which blocks live, what each pool and device holds, which contexts and stacks the writers' numbers mean, and what is
  * loaded where. Memory grows with live blocks (about 100 bytes each, 30 more once addresses inside them are asked for), distinct
- * stacks and threads, never with events. One thread uses it at a time; no globals. Other folders include this header alone;
- * state.h is for src/replay and its tests.
+ * stacks and threads, never with events. One thread uses it at a time; no globals. Other folders include this header,
+ * facts.h, figures.h, ooms.h and watches.h; state.h is for src/replay and its tests.
  */
 #ifndef MSCOPE_REPLAY_REPLAY_H
 #define MSCOPE_REPLAY_REPLAY_H
@@ -22,18 +22,20 @@
 
 #include "dump/format.h"
 #include "replay/driver_pages.h"
-#include "replay/facts.h"
-#include "replay/ooms.h"
 #include "replay/owners.h"
-#include "replay/watches.h"
-#include "symbols/elf_cache.h"
-#include "symbols/modules.h"
 #include "symbols/origin.h"
 #include "trace/context.h"
 #include "trace/run.h"
 
 struct checkpoint;
+struct dump;
+struct elf_cache;
+struct facts;
+struct figures;
+struct module;
+struct oom;
 struct strbuf;
+struct watches;
 struct words;
 struct pack_writer;
 struct replay;

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/word_list.h"
+#include "replay/facts.h"
 #include "replay/state.h"
 #include "trace/session.h"
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "replay/facts.h"
 #include "replay/state.h"
 
 /* Place of the i-th oldest. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/word_list.h"
+#include "replay/facts.h"
 #include "replay/state.h"
 #include "trace/settings.h"
 

@@ -11,6 +11,8 @@
 #include "base/digits.h"
 #include "base/json.h"
 #include "dump/csv_text.h"
+#include "replay/figures.h"
+#include "replay/ooms.h"
 
 /* A number or a word, with all that stands between keys and values. */
 #define VALUE_BYTES (DIGITS_ROOM + 16u)

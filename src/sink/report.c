@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "findings/site.h"
 #include "base/shown.h"
+#include "replay/watches.h"
 #include "sink/digest.h"
 #include "sink/project.h"
 #include "sink/report_held.h"

@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "sink/digest.h"
 #include "sink/report_findings.h"
 #include "sink/report_held.h"
 #include "sink/report_watch.h"
 #include "sink/run_facts.h"
+#include "symbols/modules.h"
 #include "trace/session.h"
 
 static void json_hex(struct json *json, const char *key, uint64_t value)

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "findings/site.h"
 #include "base/nearest.h"
 #include "base/shown.h"
+#include "replay/watches.h"
 #include "sink/project.h"
 
 #define NEAREST 3u

@@ -10,6 +10,8 @@
 
 #include "base/array.h"
 #include "base/shown.h"
+#include "replay/ooms.h"
+#include "replay/watches.h"
 #include "sink/call_files.h"
 #include "sink/kept.h"
 #include "sink/watch_sink.h"

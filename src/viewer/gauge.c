@@ -18,6 +18,7 @@
 #include "findings/findings.h"
 #include "findings/site.h"
 #include "sink/digest.h"
+#include "symbols/elf_cache.h"
 #include "trace/settings.h"
 
 #define JUDGE_EVERY_NS UINT64_C(1000000000)

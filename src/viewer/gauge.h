@@ -14,6 +14,7 @@
 #include "analysis/growth.h"
 #include "engine/live_run.h"
 #include "engine/pass.h"
+#include "symbols/elf_cache.h"
 
 #define GAUGE_PLACES	40u  /* that are kept: leaks first, then those that hold most */
 #define GAUGE_FORECASTS 16u  /* devices */

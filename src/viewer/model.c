@@ -11,6 +11,7 @@
 #include "findings/site.h"
 #include "base/array.h"
 #include "base/hash.h"
+#include "symbols/elf_cache.h"
 #include "trace/launch.h"
 #include "trace/pack.h"
 #include "trace/settings.h"

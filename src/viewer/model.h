@@ -16,6 +16,7 @@
 #include "engine/input.h"
 #include "engine/live_run.h"
 #include "engine/pass.h"
+#include "symbols/elf_cache.h"
 #include "viewer/history.h"
 #include "viewer/value_line.h"
 

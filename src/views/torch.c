@@ -9,6 +9,9 @@
  * CPU tensors of a run that has no memory of a device are those of device 0, each a segment and an allocation: no pool has them. In a
  * run with memory of devices they are left out, because the viewer knows no device without a number.
  */
+#include "replay/facts.h"
+#include "replay/figures.h"
+#include "replay/ooms.h"
 #include "views/torch_view.h"
 
 #include <errno.h>

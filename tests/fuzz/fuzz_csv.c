@@ -12,6 +12,7 @@
 #include "engine/pass.h"
 #include "import/csv_reader.h"
 #include "replay_all.h"
+#include "symbols/elf_cache.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,6 +8,7 @@
 #include "engine/export_view.h"
 #include "import/pickle.h"
 #include "replay_all.h"
+#include "symbols/elf_cache.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

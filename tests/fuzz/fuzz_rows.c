@@ -8,6 +8,7 @@
 
 #include "import/rows.h"
 #include "replay_all.h"
+#include "symbols/elf_cache.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

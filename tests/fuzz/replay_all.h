@@ -17,6 +17,7 @@
 #include "dump/csv_text.h"
 #include "sink/attr_writer.h"
 #include "sink/report_json.h"
+#include "symbols/elf_cache.h"
 #include "sink/sink.h"
 #include "sink/watch_sink.h"
 

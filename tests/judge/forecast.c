@@ -18,6 +18,7 @@
 #include "analysis/forecast_watch.h"
 #include "analysis/leaks.h"
 #include "shapes.h"
+#include "symbols/elf_cache.h"
 #include "trace/session.h"
 
 #define MIB	  (UINT64_C(1) << 20)

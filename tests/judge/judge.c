@@ -17,6 +17,7 @@
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
 #include "shapes.h"
+#include "symbols/elf_cache.h"
 #include "trace/session.h"
 
 #define DEVICES		8u

@@ -26,7 +26,7 @@ COLLECTOR_RANK = {folder: rank for rank, folders in enumerate(COLLECTOR_RANKS) f
 COLLECTOR_BASE = {"base/compiler.h", "base/hash.h", "base/utf8.h", "base/vendors.h", "base/vendors.def", "base/scripts.def"}
 WORDS = ("options/options.def", "options/words.h")  # the words of options, which reach the session and the collector
 
-PUBLIC = {"replay": ("replay/replay.h", "replay/facts.h", "replay/watches.h")}
+PUBLIC = {"replay": ("replay/replay.h", "replay/facts.h", "replay/figures.h", "replay/ooms.h", "replay/watches.h")}
 
 
 def includes(text):

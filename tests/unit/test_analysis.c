@@ -4,6 +4,8 @@
  * traces are made by hand, so that they can hold what no driver does in the order that a test needs: windows of recording,
  * steps that overlap, operators without an end, labels that come late or name a byte inside a block.
  */
+#include "replay/facts.h"
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include "analysis/alive.h"

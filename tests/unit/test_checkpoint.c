@@ -4,6 +4,8 @@
  * that wrote it, and goes on in the same way. Traces are random ones with every kind of event, those of tests/fixtures, and those
  * that the variable MSCOPE_TEST_TRACES names (packed, separated by ':').
  */
+#include "replay/watches.h"
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include "analysis/analyses.h"

@@ -6,6 +6,7 @@
  *
  * An engine that dies is a child of this process that ends without closing anything.
  */
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include <dirent.h>

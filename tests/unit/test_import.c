@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include "engine/input.h"

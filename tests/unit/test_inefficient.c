@@ -10,6 +10,10 @@
  * where an event outside of operators counts as an operator of its own. Mended, a block begins with the operator of its first access,
  * ends with that of its last, and is away in between. The model takes its bytes off there, moment by moment.
  */
+#include "base/json.h"
+#include "base/word_list.h"
+#include "replay/facts.h"
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include "analysis/inefficient.h"

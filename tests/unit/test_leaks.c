@@ -3,6 +3,7 @@
  * Claims about what the analysis of leaks finds: which memory is judged, what is one place, how fast it grows, and when a device will be
  * full. How often verdicts are right is the claim of tests/judge.
  */
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include "analysis/analyses.h"

@@ -3,6 +3,9 @@
  * Claims about requests that were refused: which refusals are one request (replay/ooms.c), and what a series of levels says
  * (analysis/oom_levels.c). Traces are made by hand.
  */
+#include "replay/figures.h"
+#include "replay/ooms.h"
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include "analysis/oom.h"

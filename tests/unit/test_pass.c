@@ -2,6 +2,7 @@
 /*
  * Claims about one pass over a run (engine/pass.h), and about what a word means as a run (engine/input.h). Runs are made by hand.
  */
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include <errno.h>

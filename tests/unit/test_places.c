@@ -4,6 +4,8 @@
  * what of it a trace keeps (replay/frame_lines.h), and which places held the peak (analysis/peak.h), against a model that keeps
  * every block.
  */
+#include "base/json.h"
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include "analysis/peak.h"

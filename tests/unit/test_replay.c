@@ -5,6 +5,9 @@
  */
 #include <errno.h>
 
+#include "replay/facts.h"
+#include "symbols/elf_cache.h"
+#include "symbols/modules.h"
 #include "unit.h"
 
 #include "replay/state.h"

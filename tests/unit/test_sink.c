@@ -5,6 +5,8 @@
  */
 #include <errno.h>
 
+#include "replay/figures.h"
+#include "replay/ooms.h"
 #include "unit.h"
 
 #include "import/attr_reader.h"

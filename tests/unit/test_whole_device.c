@@ -3,6 +3,7 @@
  * Claims about who has what of a whole device (analysis/whole_device.c). A random program is played on a device whose driver counts
  * everything, so that the truth of each part is known; the trace has what the collector and the sampler would have seen of it.
  */
+#include "symbols/elf_cache.h"
 #include "unit.h"
 
 #include "analysis/whole_device.h"
