@@ -8,7 +8,6 @@
 #include "analysis/align.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

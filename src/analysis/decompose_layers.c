@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "analysis/decompose_state.h"
-#include "base/array.h"
 #include "base/shown.h"
 
 /* What a share holds, with the parts of its layer: `text` is "Model@path@tensor@further names". */

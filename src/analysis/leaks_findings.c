@@ -14,7 +14,6 @@
 #include "base/array.h"
 #include "base/index.h"
 #include "base/vendors.h"
-#include "base/whole.h"
 
 /* So many places that have grown and stopped, one after the other, may be a pool that grows. */
 #define POOL_GROWN 6u

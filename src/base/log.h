@@ -11,8 +11,6 @@
 #ifndef MSCOPE_BASE_LOG_H
 #define MSCOPE_BASE_LOG_H
 
-#include <stdbool.h>
-
 #include "base/compiler.h"
 #include "base/strbuf.h"
 

@@ -15,7 +15,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "base/text.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* msmemscope fleet WHAT [RUN...]: questions to a store about all ranks of a run, or about several runs. store/fleet.h answers. */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 

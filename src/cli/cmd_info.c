@@ -3,7 +3,6 @@
  * msmemscope info RUN...: what a recorded run holds. engine/input.h tells what RUN may be. As text the lists are short unless
  * --top or --all asks for more; as JSON it is the document of --summary-json.
  */
-#include <string.h>
 #include <unistd.h>
 
 #include "base/json.h"

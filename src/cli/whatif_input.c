@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/whatif_input.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -11,8 +11,6 @@
 #define MSCOPE_REPLAY_STACKS_H
 
 #include "base/index.h"
-#include "base/map.h"
-#include "base/status.h"
 #include "base/strbuf.h"
 #include "replay/frame_lines.h"
 #include "replay/replay.h"

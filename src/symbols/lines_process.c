@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "base/status.h"
 #include "symbols/demangle.h"
 #include "symbols/lines_work.h"
 

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "twin/pool_history.h"
 
 /* Addresses from one edge to the next. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "twin/shelves.h"
 
-#include <errno.h>
-
 #include "base/array.h"
 
 /* ---- rows of the table ---- */

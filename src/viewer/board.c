@@ -2,7 +2,6 @@
 #include "viewer/board.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

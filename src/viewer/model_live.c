@@ -3,7 +3,6 @@
  * A model of a run that goes on: read beside its engine, as long as that works on it. A child works out what is found so far, with the
  * state of that moment: to read names of code may take seconds, and the page asks for other things meanwhile.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

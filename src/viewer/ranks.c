@@ -2,7 +2,6 @@
 /* Many processes at a glance: of each the peak, what leaks, and its memory over time, kept when its run is closed again. */
 #include "viewer/ranks.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes by call stack, as a tree: what a flame graph shows. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include "base/array.h"
 #include "base/io.h"
 #include "base/shown.h"
-#include "base/status.h"
 
 #define BATCH	    1000u	 /* items between two marks: readers put them on a stack */
 #define SPOOL_BYTES (256u << 10) /* kept in memory before they go into the file */

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "views/interned.h"
 #include "views/profile.h"
 #include "views/protobuf.h"

@@ -4,8 +4,6 @@
  */
 #include "collector/ascend/ascend.h"
 
-#include <errno.h>
-
 #define ACL_ERROR_INTERNAL 500000
 #define ACL_HOST_PINNED	   0x10000000u
 

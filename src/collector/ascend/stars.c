@@ -8,7 +8,6 @@
  */
 #include "collector/ascend/ascend.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -13,7 +13,6 @@
  */
 #include "collector/cuda/cuda.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 

@@ -4,7 +4,6 @@
  * of _PyRuntime; the layouts of older versions will not change any more and stand here. Builds that move fields (Py_TRACE_REFS,
  * foreign patches) fail the trial.
  */
-#include <errno.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
