@@ -382,22 +382,3 @@ bool step_has_ended(const struct replay *replay, uint32_t step)
 {
 	return step > 0 && step <= replay_steps(replay) && !replay_step_is_open(replay, step);
 }
-
-void block_json(struct replay *replay, const struct block *block, struct json *json)
-{
-	const struct context *context = replay_context(replay, block->context);
-	struct strbuf address = {0};
-	char device[16];
-
-	device_text(context->device, device);
-	strbuf_add_hex(&address, block->address, 16);
-	json_string(json, "device", device);
-	json_string(json, "event_type", pool_event_type(context->pool));
-	json_string(json, "address", strbuf_str(&address));
-	json_u64(json, "size", block->size_bytes);
-	json_u64(json, "step", block->latest_step);
-	json_u64(json, "kernel", block->launches);
-	json_u64(json, "allocation_id", block->allocation_id);
-	site_json(replay, block->stack, "site", json);
-	strbuf_fini(&address);
-}

@@ -145,9 +145,6 @@ void analyses_json_of(struct analyses *analyses, enum analysis_id id,
 
 /* ---- what several of them need ---- */
 
-/* Keys that every listed block has: device, event_type, address, size, step, kernel, allocation_id, site. */
-void block_json(struct replay *replay, const struct block *block, struct json *json);
-
 /* True if a step has ended. Steps in progress are not judged. */
 bool step_has_ended(const struct replay *replay, uint32_t step);
 

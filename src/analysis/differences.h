@@ -111,10 +111,6 @@ const char *difference_text(const struct differences *differences, size_t at);
 void difference_place_text(const struct differences *differences,
 			   const struct difference_place *place, struct strbuf *out);
 
-/* "layers.1.up.weight": appends what a layer is called. */
-void difference_layer_name(const struct differences *differences,
-			   const struct difference_layer *layer, struct strbuf *out);
-
 /* "layers.1.up.weight 4.0 -> 5.2 MiB, with its gradient and two Adam states +4.8 MiB"; no newline. */
 void difference_layer_text(const struct differences *differences,
 			   const struct difference_layer *layer, struct strbuf *out);

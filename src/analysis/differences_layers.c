@@ -174,8 +174,9 @@ int differences_find_layers(const struct compare *compare, struct differences *o
 
 /* ---- words ---- */
 
-void difference_layer_name(const struct differences *differences,
-			   const struct difference_layer *layer, struct strbuf *out)
+/* "layers.1.up.weight": appends what a layer is called. */
+static void difference_layer_name(const struct differences *differences,
+				  const struct difference_layer *layer, struct strbuf *out)
 {
 	const char *model = difference_text(differences, layer->model);
 	const char *module = difference_text(differences, layer->module);

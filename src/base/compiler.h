@@ -15,7 +15,6 @@
 #define MSCOPE_EXPORT	    __attribute__((visibility("default")))
 #define MSCOPE_HIDDEN	    __attribute__((visibility("hidden")))
 #define MSCOPE_PRINTF(f, a) __attribute__((format(printf, f, a)))
-#define MSCOPE_UNUSED	    __attribute__((unused))
 
 #define MSCOPE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

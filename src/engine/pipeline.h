@@ -153,9 +153,6 @@ void pipeline_sample_others(struct pipeline *pipeline, const struct sampler_reco
 /* True when the run has used a device, so that the driver's figures are worth asking for. */
 bool pipeline_uses_device(const struct pipeline *pipeline);
 
-/* True when the run has pinned host memory, whose rows show the process's resident memory. */
-bool pipeline_uses_host(const struct pipeline *pipeline);
-
 /* Called now and then with about how many events are left to be read; true: stop. */
 typedef bool pipeline_left(void *arg, uint64_t events);
 

@@ -18,7 +18,8 @@ bool pipeline_uses_device(const struct pipeline *pipeline)
 	return false;
 }
 
-bool pipeline_uses_host(const struct pipeline *pipeline)
+/* True when the run has pinned host memory, whose rows show the process's resident memory. */
+static bool pipeline_uses_host(const struct pipeline *pipeline)
 {
 	size_t count, i;
 	const struct context *contexts = replay_contexts(pipeline->pass.replay, &count);

@@ -109,7 +109,8 @@ static void find_engines(struct running *out, bool own)
 		(void)closedir(dir);
 }
 
-bool running_has_engine(const char *directory)
+/* Whether an engine has this session open. */
+static bool running_has_engine(const char *directory)
 {
 	struct running engines = {0};
 	char path[PATH_MAX];

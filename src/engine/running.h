@@ -28,9 +28,6 @@ int running_find(const char *word, struct running *out, struct mscope_error *err
 void running_own(struct running *out);
 void running_fini(struct running *running);
 
-/* Whether an engine has this session open. */
-bool running_has_engine(const char *directory);
-
 /*
  * The raw traces behind a word, if their processes are being recorded: a project directory, one of results or of a session, or a
  * raw trace itself. Empty: the word means something else. Needs running_fini().

@@ -144,7 +144,8 @@ static void ask(struct what_if_asker *asker, const struct replay *replay,
 	pool_histories_fini(&histories);
 }
 
-void what_if_find(void *arg, struct replay *replay, struct findings *found)
+/* Adds it to a document without a report. */
+static void what_if_find(void *arg, struct replay *replay, struct findings *found)
 {
 	struct what_if_asker *asker = arg;
 	struct finding_what_if *finding;

@@ -28,7 +28,4 @@ void what_if_into(struct report *report, struct what_if_asker *asker);
 void what_if_of_input(struct report *report, struct what_if_asker *asker,
 		      const struct input *input);
 
-/* Adds it to a document without a report. */
-void what_if_find(void *asker, struct replay *replay, struct findings *found);
-
 #endif

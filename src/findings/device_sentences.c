@@ -180,8 +180,9 @@ static void text_over_time(const struct findings *found, const struct finding_de
 		point_row(&points[count], out);
 }
 
-const struct finding_device_moment *device_asked(const struct findings *found,
-						 const struct finding_device_memory *device)
+/* The moment that people ask about: when memory ran out, else when most of the largest pool was in use, else the fullest sample. */
+static const struct finding_device_moment *device_asked(const struct findings *found,
+							const struct finding_device_memory *device)
 {
 	const struct finding_range *range = device->at_oom.count > 0	     ? &device->at_oom
 					    : device->at_pool_peak.count > 0 ? &device->at_pool_peak

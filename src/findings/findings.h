@@ -319,10 +319,6 @@ void ooms_text(const struct findings *found, struct replay *replay, bool brief, 
 
 /* ---- device_sentences.c ---- */
 
-/* The moment that people ask about: when memory ran out, else when most of the largest pool was in use, else the fullest sample. */
-const struct finding_device_moment *device_asked(const struct findings *found,
-						 const struct finding_device_memory *device);
-
 /* Each GPU in a sentence, whole lines; with `all` its other moments, too. */
 void devices_text(const struct findings *found, bool all, struct strbuf *out);
 

@@ -302,6 +302,18 @@ static struct pool_segment segment_of(struct replay *replay, const struct usage 
 	};
 }
 
+/* The segment that has an address; NULL if none is known. */
+static const struct pool_segment *segment_at(const struct replay *replay, uint64_t address)
+{
+	const struct pool_details *details = &replay->pool_details;
+	size_t at = segment_from(details, address + 1);
+
+	return at > 0 && address - details->segments[at - 1].address <
+				       details->segments[at - 1].size_bytes
+		       ? &details->segments[at - 1]
+		       : NULL;
+}
+
 int pool_details_take_pool_segment(struct replay *replay, const struct trace_event *event)
 {
 	struct usage *usage = usages_of(replay, definitions_context(replay, event));
@@ -315,7 +327,7 @@ int pool_details_take_pool_segment(struct replay *replay, const struct trace_eve
 	event_pool_segment_decode(event->words, &said);
 	end = said.address + said.size_bytes;
 	if (end <= said.address ||
-	    (said.kind == SEGMENT_EXISTS && replay_segment_at(replay, said.address) != NULL))
+	    (said.kind == SEGMENT_EXISTS && segment_at(replay, said.address) != NULL))
 		return 0;
 	usage->detailed = true;
 	segment = segment_of(replay, usage, &said);
@@ -390,23 +402,6 @@ bool pool_details_keeps(struct replay *replay, const struct block *block, uint8_
 		return false;
 	details->segments[at].driver_space = space;
 	return true;
-}
-
-const struct pool_segment *replay_segment_at(const struct replay *replay, uint64_t address)
-{
-	const struct pool_details *details = &replay->pool_details;
-	size_t at = segment_from(details, address + 1);
-
-	return at > 0 && address - details->segments[at - 1].address <
-				       details->segments[at - 1].size_bytes
-		       ? &details->segments[at - 1]
-		       : NULL;
-}
-
-const struct pool_segment *replay_segments(const struct replay *replay, size_t *out_count)
-{
-	*out_count = replay->pool_details.segment_count;
-	return replay->pool_details.segments;
 }
 
 /* ---- in a checkpoint ---- */

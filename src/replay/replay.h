@@ -425,9 +425,6 @@ const char *replay_event_text(const struct replay *replay, const struct trace_ev
 /* What a record `call` enters, as the Python trace shows it; NULL if it enters nothing, or that is unknown. Borrowed until the next call. */
 const char *replay_event_call(struct replay *replay, const struct trace_event *event);
 
-/* The latest text with a number that has the bit TEXT_ONCE; NULL if there is none. */
-const char *replay_text_once(const struct replay *replay, uint32_t writer, uint64_t id);
-
 /* Texts of a keeper, in the order of the record. */
 enum keeper_text {
 	KEEPER_KIND,
@@ -492,10 +489,8 @@ const struct usage *replay_usages(const struct replay *replay, size_t *out_count
 bool replay_has_allocated(const struct replay *replay);
 const struct usage *replay_usage(const struct replay *replay, const struct block *block);
 
-/* The place of a block or segment; NULL for 0. The segments that are known, by address, and the one that has an address. */
+/* The place of a block or segment; NULL for 0. */
 const struct pool_place *replay_place(const struct replay *replay, uint32_t place);
-const struct pool_segment *replay_segments(const struct replay *replay, size_t *out_count);
-const struct pool_segment *replay_segment_at(const struct replay *replay, uint64_t address);
 
 /* What the pools of PyTorch were told; of a device, NULL if nothing was. */
 const struct pool_facts *replay_pool_facts(const struct replay *replay);

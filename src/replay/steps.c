@@ -17,7 +17,8 @@ void steps_fini(struct replay *replay)
 	free(replay->steps.open);
 }
 
-int steps_open(struct replay *replay, uint64_t range, uint32_t step)
+/* A step begins. 0 or -ENOMEM. */
+static int steps_open(struct replay *replay, uint64_t range, uint32_t step)
 {
 	struct steps *steps = &replay->steps;
 	int r = ARRAY_RESERVE(steps->open, steps->open_room, steps->open_count + 1);

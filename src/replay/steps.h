@@ -73,7 +73,4 @@ int steps_begin_window(struct replay *replay);
 /* A window ends: ends of steps outside of windows are not recorded. */
 void steps_end_window(struct replay *replay);
 
-/* A step begins. 0 or -ENOMEM. */
-int steps_open(struct replay *replay, uint64_t range, uint32_t step);
-
 #endif

@@ -141,7 +141,8 @@ static struct strbuf *once_slot(struct writer *writer, uint64_t id)
 									    : NULL;
 }
 
-const char *replay_text_once(const struct replay *replay, uint32_t writer, uint64_t id)
+/* The latest text with a number that has the bit TEXT_ONCE; NULL if there is none. */
+static const char *replay_text_once(const struct replay *replay, uint32_t writer, uint64_t id)
 {
 	const struct strbuf *slot = once_slot(writers_get(&replay->writers, writer), id);
 

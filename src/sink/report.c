@@ -89,7 +89,8 @@ static void text_usage(const struct report *report, struct strbuf *out)
 	free(pools);
 }
 
-void report_moments(const struct replay *replay, struct strbuf *out)
+/* Which moment the end is, where it matters, and who told the steps: a line each. */
+static void report_moments(const struct replay *replay, struct strbuf *out)
 {
 	static const char *const who[] = {
 		[END_MAIN] = "exit handlers and destructors",

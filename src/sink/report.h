@@ -75,9 +75,6 @@ const struct usage **report_pools(const struct replay *replay, size_t *out_count
 /* Nothing was asked for: neither a window nor what needs none, a trace of calls or a watch. */
 bool report_is_empty_handed(const struct replay *replay);
 
-/* Which moment the end is, where it matters, and who told the steps: a line each. */
-void report_moments(const struct replay *replay, struct strbuf *out);
-
 /* What was lost or is damaged, a line each; nothing when nothing was. */
 void report_losses(const struct report *report, struct strbuf *out);
 

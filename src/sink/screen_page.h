@@ -15,7 +15,6 @@
 
 /* What a part is worth: of those that do not fit the least goes first. */
 enum worth {
-	WORTH_GAPS = 10,
 	WORTH_POOLS = 15,
 	WORTH_LAYERS = 25,
 	WORTH_DEVICE = 30,

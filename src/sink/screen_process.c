@@ -12,7 +12,6 @@
 #include "sink/screen_page.h"
 
 #define HOLDER_COLUMNS 19u /* size and share before a call site */
-#define HOLDERS_LEAST  5u
 #define HOLDERS_MOST   64u
 #define OWNER_COLUMNS  40u
 #define CLASSES	       16u

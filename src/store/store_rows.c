@@ -35,7 +35,8 @@ void store_rows_fini(struct store_rows *rows)
 	*rows = (struct store_rows){0};
 }
 
-char *store_rows_keep(struct store_rows *rows, const char *text, size_t bytes)
+/* A copy of a text that lives as long as the rows; NULL without memory. */
+static char *store_rows_keep(struct store_rows *rows, const char *text, size_t bytes)
 {
 	struct store_piece *piece = rows->pieces;
 	char *kept;

@@ -80,9 +80,6 @@ static inline struct store_value *store_rows_at(const struct store_rows *rows,
 	return &rows->tables[table].values[row * store_schema(table)->column_count + column];
 }
 
-/* A copy of a text that lives as long as the rows; NULL without memory. */
-char *store_rows_keep(struct store_rows *rows, const char *text, size_t bytes);
-
 /* Gives all rows of the process another run: its key is a hash of its name. */
 void store_rows_rename(struct store_rows *rows, const char *name);
 

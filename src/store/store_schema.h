@@ -47,12 +47,6 @@ const struct store_schema *store_schema(enum store_table table);
 /* The table with this name; STORE_TABLES if there is none. */
 enum store_table store_table_of(const char *name, size_t length);
 
-/* Rows of one process, which are deleted and written together; the others are shared. */
-static inline bool store_is_of_process(enum store_table table)
-{
-	return table >= STORE_processes && table < STORE_stacks;
-}
-
 /* Statements, each ended by a semicolon, that bring a store from `version` (0: empty) to STORE_VERSION. `tail` ends each CREATE. */
 void store_sql_upgrade(int version, const char *tail, struct strbuf *out);
 

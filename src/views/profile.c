@@ -8,12 +8,6 @@
 #include "analysis/peak.h"
 #include "base/array.h"
 
-const char *const profile_words[PROFILE_KINDS] = {
-#define PROFILE(symbol, word, meaning) [PROFILE_##symbol] = word,
-	PROFILES(PROFILE)
-#undef PROFILE
-};
-
 const char *const profile_meanings[PROFILE_KINDS] = {
 #define PROFILE(symbol, word, meaning) [PROFILE_##symbol] = meaning,
 	PROFILES(PROFILE)

@@ -27,7 +27,6 @@ enum profile_kind {
 		PROFILE_KINDS
 };
 
-extern const char *const profile_words[PROFILE_KINDS];
 extern const char *const profile_meanings[PROFILE_KINDS];
 
 struct profile_place {
