@@ -818,16 +818,8 @@ int advise_record_end(struct advise_record *record, struct replay *replay)
 
 const struct advise_node *advise_record_node(const struct advise_record *record, uint64_t number)
 {
-	size_t low = 0, high = record->node_count;
+	size_t low = COUNT_FRONT(at, record->node_count, record->nodes[at].number <= number);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (record->nodes[middle].number <= number)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low == 0 ? NULL : &record->nodes[low - 1];
 }
 
@@ -882,15 +874,7 @@ size_t advise_record_unpacked(const struct advise_record *record, uint64_t numbe
 
 size_t advise_moment_after(const size_t *moments, size_t count, size_t after)
 {
-	size_t low = 0, high = count;
+	size_t low = COUNT_FRONT(at, count, moments[at] <= after);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (moments[middle] <= after)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low < count ? moments[low] : ADVISE_NEVER;
 }

@@ -44,16 +44,8 @@ struct work {
 /* The pass of a forward pass; NULL: it is none. They are in the order of calls. */
 static struct pass *pass_of(const struct work *work, uint32_t call)
 {
-	size_t low = 0, high = work->pass_count;
+	size_t low = COUNT_FRONT(at, work->pass_count, work->passes[at].call < call);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (work->passes[middle].call < call)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low < work->pass_count && work->passes[low].call == call ? &work->passes[low] : NULL;
 }
 
@@ -116,16 +108,8 @@ static void find_passes(struct work *work)
 /* The pass that a moment is in; NULL: none. */
 static const struct pass *pass_at(const struct work *work, size_t at)
 {
-	size_t low = 0, high = work->pass_count;
+	size_t low = COUNT_FRONT(i, work->pass_count, work->passes[i].from <= at);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (work->passes[middle].from <= at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low > 0 && at <= work->passes[low - 1].to ? &work->passes[low - 1] : NULL;
 }
 

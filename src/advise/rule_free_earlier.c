@@ -58,17 +58,7 @@ static bool find_runs(struct work *work)
 /* Index of the first node that ran from a moment on. */
 static size_t first_run(const struct work *work, size_t from)
 {
-	size_t low = 0, high = work->run_count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (work->runs[middle]->runs < from)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return COUNT_FRONT(at, work->run_count, work->runs[at]->runs < from);
 }
 
 /* Whether a node of the graph ran from one moment on, and before another one. */

@@ -16,16 +16,8 @@
 
 const struct chosen *sets_chosen_of(const struct sets *sets, uint64_t node)
 {
-	size_t low = 0, high = sets->chosen_count;
+	size_t low = COUNT_FRONT(at, sets->chosen_count, sets->chosen[at].first_node <= node);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (sets->chosen[middle].first_node <= node)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	/* One without nodes of its own may start at the same number. */
 	while (low > 0 && sets->chosen[low - 1].end_node <= node &&
 	       sets->chosen[low - 1].first_node == sets->chosen[low - 1].end_node)

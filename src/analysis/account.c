@@ -24,20 +24,13 @@ int tide_set(struct tide *tide, uint64_t moment, uint64_t bytes)
 
 uint64_t tide_most(const struct tide *tide, uint64_t since)
 {
-	size_t low = 0, high = tide->count;
+	size_t count = tide->count, low;
 
 	/* Most questions are about the latest values. */
-	if (high > 0 && (high == 1 || tide->crests[high - 2].until <= since))
-		return tide->crests[high - 1].bytes;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (tide->crests[middle].until > since)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low < tide->count ? tide->crests[low].bytes : 0;
+	if (count > 0 && (count == 1 || tide->crests[count - 2].until <= since))
+		return tide->crests[count - 1].bytes;
+	low = COUNT_FRONT(at, count, tide->crests[at].until <= since);
+	return low < count ? tide->crests[low].bytes : 0;
 }
 
 void tide_trim(struct tide *tide, const uint64_t *since, size_t count)

@@ -202,17 +202,7 @@ static inline int touch(struct leaks *leaks, uint32_t place)
 /* Index of the first unclaimed block above an address. */
 static size_t unclaimed_above(const struct device_state *d, uint64_t address)
 {
-	size_t low = 0, high = d->unclaimed_count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (d->unclaimed[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return COUNT_FRONT(at, d->unclaimed_count, d->unclaimed[at].address <= address);
 }
 
 static int unclaimed_add(struct device_state *d, const struct block *block, uint32_t place,

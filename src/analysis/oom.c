@@ -76,16 +76,8 @@ static int by_start(const void *a, const void *b)
 /* The driver's block that an address lies in; NULL if there is none. */
 static struct range *range_at(const struct survey *survey, uint64_t address)
 {
-	size_t low = 0, high = survey->range_count;
+	size_t low = COUNT_FRONT(at, survey->range_count, survey->ranges[at].end <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (survey->ranges[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low < survey->range_count && survey->ranges[low].start <= address
 		       ? &survey->ranges[low]
 		       : NULL;

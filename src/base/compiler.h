@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the compiler is asked for, spelled once. No types, no functions with a body of more than a line.
+ * What the compiler is asked for, spelled once, and what every folder does with numbers: compare, round, bisect. No types.
  */
 #ifndef MSCOPE_BASE_COMPILER_H
 #define MSCOPE_BASE_COMPILER_H
@@ -47,6 +47,24 @@ static inline int order_u32(const void *a, const void *b)
 {
 	return ORDER_UP(*(const uint32_t *)a, *(const uint32_t *)b);
 }
+
+/*
+ * Bisects a sorted array: how many of its first elements meet a condition that those after them do not.
+ *
+ *     size_t after = COUNT_FRONT(at, spans->count, spans->all[at].start <= address);
+ */
+#define COUNT_FRONT(at, count, condition)                                                          \
+	__extension__({                                                                            \
+		size_t front_of_##at = 0, end_of_##at = (count);                                   \
+		while (front_of_##at < end_of_##at) {                                              \
+			size_t at = front_of_##at + (end_of_##at - front_of_##at) / 2;             \
+			if (condition)                                                             \
+				front_of_##at = at + 1;                                            \
+			else                                                                       \
+				end_of_##at = at;                                                  \
+		}                                                                                  \
+		front_of_##at;                                                                     \
+	})
 
 /* a - b, and not less than 0. */
 static inline uint64_t less_u64(uint64_t a, uint64_t b)

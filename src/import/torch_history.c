@@ -74,16 +74,8 @@ struct spans {
 /* Most entries do not name their private pool; it is that of the segment in which they lie at the end. */
 static uint64_t pool_at(const struct spans *spans, uint64_t address)
 {
-	size_t low = 0, high = spans->count;
+	size_t low = COUNT_FRONT(at, spans->count, spans->all[at].start <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (spans->all[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low > 0 && address < spans->all[low - 1].end ? spans->all[low - 1].private_pool : 0;
 }
 

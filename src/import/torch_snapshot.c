@@ -292,17 +292,7 @@ static void sort_cuts(struct device *d)
 /* Index of the first cut that is not below an address. */
 static size_t cut_at(const struct device *d, uint64_t address)
 {
-	size_t low = 0, high = d->cut_count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (d->cuts[middle] < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return COUNT_FRONT(at, d->cut_count, d->cuts[at] < address);
 }
 
 static void map_parts(struct snapshot *s, struct out *out, uint64_t stream, uint64_t address,

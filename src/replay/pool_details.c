@@ -172,17 +172,7 @@ int pool_details_take_pool_block(struct replay *replay, const struct trace_event
 /* The first segment that begins at an address or behind it. */
 static size_t segment_from(const struct pool_details *details, uint64_t address)
 {
-	size_t low = 0, high = details->segment_count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (details->segments[middle].address < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return COUNT_FRONT(at, details->segment_count, details->segments[at].address < address);
 }
 
 static void count_segment(struct replay *replay, const struct pool_segment *segment, bool more)

@@ -122,16 +122,8 @@ static void sort_spans(struct spans *spans)
 /* The DIE of the span that holds `address`, of several the one that begins last; NONE. */
 static uint64_t find_span(const struct spans *spans, uint64_t address)
 {
-	size_t low = 0, high = spans->count;
+	size_t low = COUNT_FRONT(at, spans->count, spans->all[at].low <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (spans->all[middle].low <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	while (low > 0 && spans->all[low - 1].reach > address) {
 		low--;
 		if (spans->all[low].high > address)

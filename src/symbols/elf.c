@@ -458,7 +458,7 @@ static void load_once(struct elf *elf)
 
 int elf_lookup(struct elf *elf, uint64_t vaddr, const char **out_name, uint64_t *out_offset)
 {
-	uint32_t low = 0, high, at;
+	uint32_t low, at;
 	char *name, *version;
 	size_t length;
 
@@ -467,16 +467,7 @@ int elf_lookup(struct elf *elf, uint64_t vaddr, const char **out_name, uint64_t 
 	if (elf->load_status < 0)
 		return elf->load_status;
 
-	/* `low` becomes the number of symbols that start at or before the address. */
-	high = elf->symbol_count;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (elf->symbols[middle].start <= vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	low = (uint32_t)COUNT_FRONT(i, elf->symbol_count, elf->symbols[i].start <= vaddr);
 	if (low == 0)
 		return MSCOPE_E_ABSENT;
 	for (at = low - 1; vaddr - elf->symbols[at].start >= elf->symbols[at].size;

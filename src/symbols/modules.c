@@ -60,17 +60,7 @@ static struct module *copy(const struct module_info *info)
  */
 static size_t first_behind(const struct modules *modules, uint64_t address)
 {
-	size_t low = 0, high = modules->loaded_count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (modules->loaded[middle]->info.end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return COUNT_FRONT(at, modules->loaded_count, modules->loaded[at]->info.end <= address);
 }
 
 int modules_load(struct modules *modules, const struct module_info *info, uint64_t time_ns,

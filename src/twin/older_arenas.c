@@ -42,17 +42,9 @@ static bool is_small(const struct older_arenas *a, uint64_t bytes)
 /* A block in a range whose kind is unknown tells it. */
 static void tell_kind(struct older_arenas *a, uint64_t address, uint64_t bytes)
 {
-	size_t low = 0, high = a->range_count;
+	size_t low = COUNT_FRONT(at, a->range_count, a->ranges[at].address <= address);
 	struct history_segment *range;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (a->ranges[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (low == 0)
 		return;
 	range = &a->ranges[low - 1];

@@ -98,16 +98,8 @@ static int by_address(const void *a, const void *b)
 /* The last one at or below an address; NULL: none. */
 static struct older *older_at(struct older *all, size_t count, uint64_t address)
 {
-	size_t low = 0, high = count;
+	size_t low = COUNT_FRONT(at, count, all[at].block->address <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (all[middle].block->address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low == 0 ? NULL : &all[low - 1];
 }
 

@@ -446,16 +446,8 @@ bool model_name(struct model *model, uint32_t stack, struct strbuf *out)
 
 uint32_t model_step(const struct model *model, uint64_t time_ns)
 {
-	size_t low = 0, high = model->step_count;
+	size_t low = COUNT_FRONT(at, model->step_count, model->steps[at].time_ns <= time_ns);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (model->steps[middle].time_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low == 0 ? 0 : model->steps[low - 1].number;
 }
 

@@ -62,16 +62,8 @@ static bool is_driver(const struct model *model, const struct model_block *block
 /* The segment that a byte lies in; NULL: none. */
 static struct segment *segment_at(const struct pool_state *state, uint64_t address)
 {
-	size_t low = 0, high = state->count;
+	size_t low = COUNT_FRONT(at, state->count, state->segments[at].address <= address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (state->segments[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low > 0 && address - state->segments[low - 1].address < state->segments[low - 1].size
 		       ? &state->segments[low - 1]
 		       : NULL;

@@ -77,17 +77,7 @@ void line_fini(struct line *line)
 static uint64_t points_until(const struct line *line, uint64_t time_ns)
 {
 	const struct line_point *points = points_of(line);
-	uint64_t low = 0, high = line->count;
-
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-
-		if (points[middle].time_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return COUNT_FRONT(at, line->count, points[at].time_ns <= time_ns);
 }
 
 bool line_range(const struct line *line, uint64_t from_ns, uint64_t to_ns, struct line_range *out)
