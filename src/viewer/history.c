@@ -94,6 +94,28 @@ static int take_operator(struct history *history, uint32_t writer, uint32_t name
 	return 0;
 }
 
+/* Steps are shown as such. */
+static int take_range(struct history *history, const struct row *row, uint32_t name)
+{
+	const struct map_key key = {row->range, 0};
+	uint64_t index;
+
+	if (row->kind == ROW_RANGE_END) {
+		if (map_remove(&history->open_ranges, key, &index))
+			history->ranges[index].to_ns = row->time_ns;
+		return 0;
+	}
+	if (history->range_count == HISTORY_RANGES || row->name == NULL ||
+	    strcmp(row->name, STEP_MESSAGE) == 0)
+		return 0;
+	if (ARRAY_RESERVE(history->ranges, history->range_room, history->range_count + 1) < 0 ||
+	    map_put(&history->open_ranges, key, history->range_count) < 0)
+		return -ENOMEM;
+	history->ranges[history->range_count++] = (struct history_range){
+		.from_ns = row->time_ns, .to_ns = UINT64_MAX, .name = name, .tid = row->tid};
+	return 0;
+}
+
 int history_row(struct history *history, const struct row *row)
 {
 	struct history_event *event;
@@ -117,40 +139,9 @@ int history_row(struct history *history, const struct row *row)
 		r = take_operator(history, row->writer, name, true);
 	else if (row->kind == ROW_ATEN_END || row->kind == ROW_ATB_END)
 		r = take_operator(history, row->writer, name, false);
+	else if (row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END)
+		r = take_range(history, row, name);
 	return r;
-}
-
-int history_event(struct history *history, const struct run *run, const struct replay *replay,
-		  const struct trace_event *event)
-{
-	struct event_mark mark;
-	const char *text;
-	uint64_t index;
-	uint32_t name;
-
-	if (event->type != EVENT_mark)
-		return 0;
-	event_mark_decode(event->words, &mark);
-	if (mark.kind == RANGE_START && history->range_count < HISTORY_RANGES) {
-		text = replay_event_text(replay, event, mark.text);
-		if (text == NULL || strcmp(text, STEP_MESSAGE) == 0)
-			return 0; /* steps are shown as such */
-		if (name_of(history, text, &name) < 0 ||
-		    ARRAY_RESERVE(history->ranges, history->range_room, history->range_count + 1) <
-			    0 ||
-		    map_put(&history->open_ranges, (struct map_key){mark.range, 0},
-			    history->range_count) < 0)
-			return -ENOMEM;
-		history->ranges[history->range_count++] =
-			(struct history_range){.from_ns = run_wall_ns(run, event->time_ns),
-					       .to_ns = UINT64_MAX,
-					       .name = name,
-					       .tid = replay_writer_tid(replay, event->writer)};
-	} else if (mark.kind == RANGE_END &&
-		   map_remove(&history->open_ranges, (struct map_key){mark.range, 0}, &index)) {
-		history->ranges[index].to_ns = run_wall_ns(run, event->time_ns);
-	}
-	return 0;
 }
 
 uint32_t history_operator(const struct history *history, uint32_t writer)

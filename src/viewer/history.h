@@ -52,10 +52,6 @@ void history_fini(struct history *history);
 /* Takes a row. 0, -ENOSPC or -ENOMEM. */
 int history_row(struct history *history, const struct row *row);
 
-/* Takes what a row does not tell: begin and end of a range. 0 or -ENOMEM. */
-int history_event(struct history *history, const struct run *run, const struct replay *replay,
-		  const struct trace_event *event);
-
 /* The outermost operator in progress on the thread of a writer; 0: none. */
 uint32_t history_operator(const struct history *history, uint32_t writer);
 

@@ -175,7 +175,7 @@ static int on_event(void *arg, struct replay *replay, const struct trace_event *
 		r = model_take_checkpoint(model, replay);
 	if (r == 0 && event->type == EVENT_usage_sample)
 		r = take_resident(model, replay, event);
-	return r < 0 ? r : history_event(&model->history, model->input.run, replay, event);
+	return r;
 }
 
 /* A program has called start(): what was before it is not shown, but for blocks that still live. */
