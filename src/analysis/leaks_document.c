@@ -378,9 +378,7 @@ static void json_pools(const struct findings *f, struct json *json)
 	size_t i;
 
 	json_array(json, "pools");
-	for (i = 0; i < FINDINGS_COUNT(f, trend); i++) {
-		const struct finding_trend *trend = &FINDINGS(f, trend)[i];
-
+	FINDINGS_EACH (f, trend, trend) {
 		device_text(trend->device, device);
 		json_object(json, NULL);
 		json_string(json, "device", device);

@@ -689,13 +689,11 @@ static int peak_json(void *arg, const struct analysis_view *view, struct json *j
 {
 	const struct findings *found = view->found;
 	char device[16];
-	size_t i, k;
+	size_t k;
 
 	(void)arg;
 	json_array(json, "peaks");
-	for (i = 0; i < FINDINGS_COUNT(found, peak); i++) {
-		const struct finding_peak *peak = &FINDINGS(found, peak)[i];
-
+	FINDINGS_EACH (found, peak, peak) {
 		device_text(peak->device, device);
 		json_object(json, NULL);
 		json_string(json, "device", device);

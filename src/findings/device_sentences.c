@@ -193,10 +193,7 @@ static const struct finding_device_moment *device_asked(const struct findings *f
 
 void devices_text(const struct findings *found, bool all, struct strbuf *out)
 {
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(found, device_memory); i++) {
-		const struct finding_device_memory *device = &FINDINGS(found, device_memory)[i];
+	FINDINGS_EACH (found, device_memory, device) {
 		const struct finding_device_moment *asked = device_asked(found, device);
 
 		/* An NPU does not tell what a context takes: most of what it needs would be unknown. */
@@ -276,10 +273,8 @@ static void share_row(const char *name, const struct finding_step_share *share, 
 void fluctuations_text(const struct findings *found, struct strbuf *out)
 {
 	char device[16], low[16], high[16];
-	size_t i;
 
-	for (i = 0; i < FINDINGS_COUNT(found, fluctuation); i++) {
-		const struct finding_fluctuation *of = &FINDINGS(found, fluctuation)[i];
+	FINDINGS_EACH (found, fluctuation, of) {
 		const struct finding_step_share *least =
 			&FINDINGS(found, step_share)[of->least.first];
 		const struct finding_step_share *most =

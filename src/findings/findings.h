@@ -154,6 +154,13 @@ void *findings_add_to(struct findings *found, enum finding_kind kind, struct fin
 #define FINDINGS(found, kind)	    ((struct finding_##kind *)(found)->lists[FINDING_##kind].all)
 #define FINDINGS_COUNT(found, kind) ((found)->lists[FINDING_##kind].count)
 
+/* Goes through the list of a kind, to which nothing is added meanwhile. Of an empty list the pointer is NULL. */
+#define FINDINGS_EACH(found, kind, name)                                                           \
+	for (const struct finding_##kind *                                                         \
+		     name = FINDINGS(found, kind),                                                 \
+		    *end_of_##name = name == NULL ? name : name + FINDINGS_COUNT(found, kind);     \
+	     name != end_of_##name; name++)
+
 /* Call sites that a line of a list stands for where the rest are counted. */
 static inline uint64_t place_count(const struct finding_place *place)
 {

@@ -77,12 +77,10 @@ void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *
 
 size_t host_risen(const struct findings *found, const struct finding_host_process **out_most)
 {
-	size_t rose = 0, i;
+	size_t rose = 0;
 
 	*out_most = NULL;
-	for (i = 0; i < FINDINGS_COUNT(found, host_process); i++) {
-		const struct finding_host_process *p = &FINDINGS(found, host_process)[i];
-
+	FINDINGS_EACH (found, host_process, p) {
 		if (p->own || p->peak_bytes < p->first_bytes + RISE_LEAST)
 			continue;
 		rose++;

@@ -86,17 +86,15 @@ static void text_device(const struct leaks_view *view, uint32_t device, enum gro
 {
 	const struct findings *f = view->found;
 	bool leak = verdict == GROWTH_LEAK;
-	size_t i, shown = 0, count = 0,
-		  lines = view->lines == UINT32_MAX ? SIZE_MAX
-			  : leak		    ? view->lines
-						    : SUSPECTS;
+	size_t shown = 0, count = 0,
+	       lines = view->lines == UINT32_MAX ? SIZE_MAX
+		       : leak			 ? view->lines
+						 : SUSPECTS;
 	uint64_t bytes = 0, blocks = 0, late = 0;
 	char text[16];
 
 	device_text(device, text);
-	for (i = 0; i < FINDINGS_COUNT(f, place); i++) {
-		const struct finding_place *place = &FINDINGS(f, place)[i];
-
+	FINDINGS_EACH (f, place, place) {
 		if (place->device != device || place->verdict != verdict)
 			continue;
 		if (count == 0)
@@ -181,9 +179,7 @@ static void text_pools(const struct findings *f, struct strbuf *out)
 		strbuf_add_char(out, '\n');
 	}
 	/* Where a call site leaks, its sentence has the steps. */
-	for (i = 0; i < FINDINGS_COUNT(f, forecast); i++) {
-		const struct finding_forecast *forecast = &FINDINGS(f, forecast)[i];
-
+	FINDINGS_EACH (f, forecast, forecast) {
 		if (forecast_has_place(f, forecast) || !forecast_is_told(f, forecast))
 			continue;
 		forecast_sentence(f, forecast, out);

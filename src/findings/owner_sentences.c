@@ -155,10 +155,7 @@ static void add_pool(const struct findings *found, const struct finding_owned_po
 
 void owned_text(const struct findings *found, uint32_t lines, struct strbuf *out)
 {
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(found, owned_pool); i++) {
-		const struct finding_owned_pool *pool = &FINDINGS(found, owned_pool)[i];
+	FINDINGS_EACH (found, owned_pool, pool) {
 		size_t columns = 3 + 2 * pool->steps.count;
 		struct owned_line figures = {.all = calloc(columns, sizeof(uint64_t))};
 		struct owned_line rest = {.all = calloc(columns, sizeof(uint64_t))};

@@ -35,8 +35,7 @@ void what_if_sentence(const struct findings *found, const struct finding_what_if
 
 void what_if_lines(const struct findings *found, struct strbuf *out)
 {
-	for (size_t i = 0; i < FINDINGS_COUNT(found, what_if); i++) {
-		const struct finding_what_if *what_if = &FINDINGS(found, what_if)[i];
+	FINDINGS_EACH (found, what_if, what_if) {
 		const char *name = what_if->vendor == VENDOR_ASCEND ? "PYTORCH_NPU_ALLOC_CONF"
 								    : "PYTORCH_CUDA_ALLOC_CONF";
 

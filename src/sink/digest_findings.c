@@ -15,11 +15,9 @@
 static void take_trends(struct digest *out)
 {
 	const struct findings *found = out->found;
-	size_t i, k;
+	size_t k;
 
-	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
-		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
-
+	FINDINGS_EACH (found, trend, trend) {
 		for (k = 0; k < out->pool_count; k++) {
 			struct digest_pool *pool = &out->pools[k];
 
@@ -36,14 +34,11 @@ static void take_leaks(struct digest *out, const struct report *report,
 		       const struct analysis_view *view)
 {
 	const struct findings_judgement *judgement = &out->found->judgement;
-	size_t i;
 
 	out->full_steps = UINT64_MAX;
 	if (!judgement->asked || !replay_has_allocated(report->replay))
 		return;
-	for (i = 0; i < FINDINGS_COUNT(out->found, forecast); i++) {
-		const struct finding_forecast *forecast = &FINDINGS(out->found, forecast)[i];
-
+	FINDINGS_EACH (out->found, forecast, forecast) {
 		if (forecast->full_step_low - forecast->step < out->full_steps)
 			out->full_steps = forecast->full_step_low - forecast->step;
 	}
@@ -68,12 +63,7 @@ static void take_ooms(struct digest *out, const struct report *report)
 /* Of GPUs, where people ask why the driver's figure and the framework's differ; report.txt has all devices. */
 static void take_held(struct digest *out)
 {
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(out->found, device_memory); i++) {
-		const struct finding_device_memory *device =
-			&FINDINGS(out->found, device_memory)[i];
-
+	FINDINGS_EACH (out->found, device_memory, device) {
 		if (device->platform == VENDOR_CUDA)
 			device_brief(out->found, device, &out->devices_held);
 	}

@@ -64,10 +64,7 @@ static void add_sentence(const char *sentence, struct strbuf *out)
 static const struct finding_keeper *keeper_of(const struct findings *found,
 					      const struct finding_oom_place *growing)
 {
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
-		const struct finding_place *place = &FINDINGS(found, place)[i];
+	FINDINGS_EACH (found, place, place) {
 		const struct finding_keeper *keeper;
 
 		if (place->stack != growing->stack || place->pool != growing->pool ||

@@ -112,17 +112,13 @@ void page_head(struct page *page, const struct digest *digest, const char *befor
 /* The pool that people work in comes first; what a pool took from the driver is the pool's, and is not listed as somebody's. */
 static int work_rank(const struct findings *found, const struct finding_peak *peak)
 {
-	size_t i;
-
 	switch (peak->pool) {
 	case POOL_pta:
 	case POOL_mindspore:
 	case POOL_atb:
 		return 0;
 	case POOL_hal:
-		for (i = 0; i < FINDINGS_COUNT(found, peak); i++) {
-			const struct finding_peak *other = &FINDINGS(found, peak)[i];
-
+		FINDINGS_EACH (found, peak, other) {
 			if (other->device == peak->device && other != peak &&
 			    work_rank(found, other) == 0)
 				return 3;
@@ -532,14 +528,11 @@ static const char *add_note(const char *line, struct strbuf *out)
 static void add_unjudged(const struct digest *digest, struct strbuf *notes)
 {
 	const struct findings *found = digest->found;
-	size_t i;
 
 	if (found == NULL || !found->judgement.judged ||
 	    found->judgement.leaks + found->judgement.suspects == 0)
 		return;
-	for (i = 0; i < FINDINGS_COUNT(found, unjudged); i++) {
-		const struct finding_unjudged *unjudged = &FINDINGS(found, unjudged)[i];
-
+	FINDINGS_EACH (found, unjudged, unjudged) {
 		if (unjudged->reason == LEAKS_POOL_CACHE || unjudged->reason == LEAKS_AFTER_LAST)
 			continue;
 		unjudged_sentence(found, unjudged, notes);

@@ -340,11 +340,8 @@ static void add_growth(const struct findings *found, double rate, uint64_t bytes
 static double suspected_share(const struct findings *found, const struct finding_trend *trend)
 {
 	double rate = 0;
-	size_t i;
 
-	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
-		const struct finding_place *place = &FINDINGS(found, place)[i];
-
+	FINDINGS_EACH (found, place, place) {
 		if (place->verdict == GROWTH_SUSPECT && place->pool == trend->pool &&
 		    place->device == trend->device)
 			rate += place->bytes_per_step;
@@ -373,11 +370,7 @@ static void explained_words(const struct finding_trend *trend, uint8_t pool, str
 static void add_explained(const struct findings *found, const struct finding_place *worst,
 			  struct strbuf *out)
 {
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
-		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
-
+	FINDINGS_EACH (found, trend, trend) {
 		if (trend->pool == worst->pool && trend->device == worst->device &&
 		    trend->trend != GROWTH_KEPT && trend->explained >= EXPLAINED &&
 		    !is_unexplained(found, trend))
@@ -556,12 +549,10 @@ static void page_growth(struct page *page, const struct findings *found)
 	const struct findings_judgement *judgement = &found->judgement;
 	struct part *part = page_add(page, 90, "growth of pools");
 	struct strbuf lines = {0};
-	size_t i;
 
 	part->apart = judgement->leaks == 0;
 	part->severity = SEVERITY_WARNING;
-	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
-		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
+	FINDINGS_EACH (found, trend, trend) {
 		bool grows = trend->trend == GROWTH_LEAK;
 
 		if (!is_unexplained(found, trend))
@@ -592,10 +583,8 @@ static void page_growth(struct page *page, const struct findings *found)
 static uint64_t steps_needed(const struct findings *found)
 {
 	uint64_t most = 0;
-	size_t i;
 
-	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
-		const struct finding_place *place = &FINDINGS(found, place)[i];
+	FINDINGS_EACH (found, place, place) {
 		uint64_t needed = place->more_steps == 0 || place->by_quiet
 					  ? FEW_STEPS
 					  : found->judgement.last_step + place->more_steps;
@@ -633,11 +622,8 @@ static void suspect_head(const struct findings *found, uint64_t count, uint64_t 
 static bool several_devices(const struct findings *found)
 {
 	const struct finding_place *first = NULL;
-	size_t i;
 
-	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
-		const struct finding_place *place = &FINDINGS(found, place)[i];
-
+	FINDINGS_EACH (found, place, place) {
 		if (place->verdict != GROWTH_SUSPECT)
 			continue;
 		if (first != NULL && first->device != place->device)
@@ -655,11 +641,10 @@ static void page_suspects(struct page *page, const struct findings *found, const
 	struct strbuf line = {0};
 	uint64_t count = 0, bytes = 0;
 	bool several = several_devices(found);
-	size_t i, shown = 0;
+	size_t shown = 0;
 
 	part->apart = true;
-	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
-		const struct finding_place *place = &FINDINGS(found, place)[i];
+	FINDINGS_EACH (found, place, place) {
 		struct site_row *row = &rows.all[rows.count];
 
 		if (place->verdict != GROWTH_SUSPECT)
@@ -703,11 +688,7 @@ static void page_suspects(struct page *page, const struct findings *found, const
 
 static const struct finding_unjudged *first_unjudged(const struct findings *found)
 {
-	size_t i;
-
-	for (i = 0; i < FINDINGS_COUNT(found, unjudged); i++) {
-		const struct finding_unjudged *unjudged = &FINDINGS(found, unjudged)[i];
-
+	FINDINGS_EACH (found, unjudged, unjudged) {
 		if (unjudged->reason != LEAKS_POOL_CACHE && unjudged->reason != LEAKS_AFTER_LAST)
 			return unjudged;
 	}
@@ -768,11 +749,8 @@ static bool stopped_late(const struct findings *found, const struct finding_tren
 static const struct finding_trend *late_stop(const struct findings *found)
 {
 	const struct finding_trend *most = NULL;
-	size_t i;
 
-	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
-		const struct finding_trend *trend = &FINDINGS(found, trend)[i];
-
+	FINDINGS_EACH (found, trend, trend) {
 		if (stopped_late(found, trend) &&
 		    (most == NULL || trend->grown_bytes > most->grown_bytes))
 			most = trend;
@@ -871,9 +849,7 @@ static void page_host(struct page *page, const struct findings *found, bool grow
 		strbuf_add_char(&line, '\n');
 		screen_wrap(strbuf_str(&line), 4, &killed->text);
 	}
-	for (i = 0; i < FINDINGS_COUNT(found, host_growth); i++) {
-		const struct finding_host_growth *growth = &FINDINGS(found, host_growth)[i];
-
+	FINDINGS_EACH (found, host_growth, growth) {
 		if (growth_said || (growth->explained >= 0.5 && found->judgement.leaks > 0))
 			continue;
 		grows->severity = growth->severity;

@@ -385,10 +385,8 @@ static int sooner(const void *a, const void *b)
 static void take_forecasts(const struct findings *found, struct gauge_judgement *to)
 {
 	struct strbuf text = {0};
-	size_t i;
 
-	for (i = 0; i < FINDINGS_COUNT(found, forecast); i++) {
-		const struct finding_forecast *forecast = &FINDINGS(found, forecast)[i];
+	FINDINGS_EACH (found, forecast, forecast) {
 		struct gauge_forecast *taken = &to->forecasts[to->forecast_count];
 
 		if (to->forecast_count == GAUGE_FORECASTS || !forecast_is_told(found, forecast))
@@ -407,7 +405,7 @@ static void take_findings(struct holdings *out, struct gauge_judgement *to)
 {
 	const struct findings *found = out->found;
 	const struct usage *usages;
-	size_t count, i, k;
+	size_t count, k;
 
 	to->judged = found->judgement.judged;
 	to->by_time = found->judgement.by_time;
@@ -415,8 +413,7 @@ static void take_findings(struct holdings *out, struct gauge_judgement *to)
 	to->suspects = found->judgement.suspects;
 	take_forecasts(found, to);
 	usages = replay_usages(out->replay, &count);
-	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
-		const struct finding_place *place = &FINDINGS(found, place)[i];
+	FINDINGS_EACH (found, place, place) {
 		struct holding *holding;
 
 		for (k = 0; k < count &&
