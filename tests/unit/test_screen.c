@@ -655,15 +655,14 @@ static void a_process_is_named_by_its_script(void **state)
 		 "7 2 6 16 3 1 "},
 		{"/usr/bin/python3.11", "python3 -mpkg.main x y", "pkg.main", "7 10 3 "},
 		{"/usr/bin/python3.11", "python3 cut", "cut", "7 4000 "},
-
-		{"/usr/bin/python3.11", "python3 -u -W ignore /a/train.py --x 1", "train.py"},
+		{"/usr/bin/python3.11", "python3 -u -W ignore /a/train.py --x 1", "train.py", NULL},
 		{"/usr/bin/python3.11", "python3 -m torch.distributed.run x.py",
-		 "torch.distributed.run"},
-		{"/usr/bin/python3.11", "python3 -c import x", "python -c"},
-		{"/usr/bin/python3.11", "python3", "python3.11"},
-		{"/usr/bin/python3.11", NULL, "python3.11"},
-		{"/opt/a.out", "a.out train.py", "a.out"},
-		{NULL, NULL, "?"},
+		 "torch.distributed.run", NULL},
+		{"/usr/bin/python3.11", "python3 -c import x", "python -c", NULL},
+		{"/usr/bin/python3.11", "python3", "python3.11", NULL},
+		{"/usr/bin/python3.11", NULL, "python3.11", NULL},
+		{"/opt/a.out", "a.out train.py", "a.out", NULL},
+		{NULL, NULL, "?", NULL},
 	};
 	size_t i;
 	(void)state;
