@@ -14,7 +14,7 @@ enum { COUNT, SHAPES, TYPES, CONTEXTS, TIMES, WORD1, WORD2, LENGTHS };
 
 size_t columns_room(size_t raw_bytes)
 {
-	/* Word 0 grows from 8 to at most 1 + 4 + 5 bytes, in records of at least 16. */
+	/* Word 0 grows from 8 to at most 1 + 4 + 5 bytes, in records of at least 8. */
 	return raw_bytes + raw_bytes / 4 + LENGTHS * sizeof(uint32_t) + SHAPES_MAX + 64;
 }
 
@@ -50,7 +50,7 @@ static const uint8_t *get_varint(const uint8_t *from, const uint8_t *end, uint64
 	return NULL;
 }
 
-/* Which columns the words behind word 0 go to: 2 or 3, or 0 for the last one. */
+/* Which columns the words behind word 0 go to: none, 2 or 3, or 0 for the last one. */
 static uint32_t plain_words(const struct layout *layout)
 {
 	return !layout->variable && layout->words <= 3 ? layout->words : 0;
@@ -129,11 +129,11 @@ static bool read_shapes(const uint8_t *at, const uint8_t *end, struct layout sha
 		return false;
 	for (; at < end; at += 2) {
 		uint8_t words = at[1] & (SHAPE_VARIABLE - 1);
+		bool variable = (at[1] & SHAPE_VARIABLE) != 0;
 
-		if (words < 2)
+		if (words < (variable ? 2 : 1))
 			return false;
-		shapes[at[0]] =
-			(struct layout){.words = words, .variable = (at[1] & SHAPE_VARIABLE) != 0};
+		shapes[at[0]] = (struct layout){.words = words, .variable = variable};
 	}
 	return true;
 }

@@ -41,8 +41,8 @@ int layout_parse(const char *text, size_t bytes, struct layout_table *out)
 		memcpy(line, text, (size_t)(stop - text));
 		line[stop - text] = '\0';
 		if (sscanf(line, "%3u %63s %3u %15s", &number, name, &words, shape) != 4 ||
-		    number == 0 || number > 255 || words < 2 || words > 64 ||
-		    (strcmp(shape, "FIXED") != 0 && strcmp(shape, "VARIABLE") != 0))
+		    number == 0 || number > 255 || words < 1 || words > 64 ||
+		    (strcmp(shape, "FIXED") != 0 && (strcmp(shape, "VARIABLE") != 0 || words < 2)))
 			return MSCOPE_E_DAMAGED;
 		table.types[number] = (struct layout){.words = (uint8_t)words,
 						      .variable = strcmp(shape, "VARIABLE") == 0};

@@ -40,13 +40,14 @@ static inline size_t layout_record_bytes(const struct layout_table *table, const
 	const struct layout *layout;
 	uint32_t bytes;
 
-	if (left < 16)
+	if (left < 8)
 		return 0;
 	layout = &table->types[at[0]];
 	if (layout->words == 0 || layout->words * 8u > left)
 		return 0;
 	if (!layout->variable)
 		return layout->words * 8u;
+	/* It has two words at least. */
 	__builtin_memcpy(&bytes, at + 8, sizeof(bytes));
 	return bytes % 8 == 0 && bytes >= layout->words * 8u && bytes <= left ? bytes : 0;
 }

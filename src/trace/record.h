@@ -46,9 +46,13 @@ enum event_bytes {
 #undef EVENT
 #undef FIELD
 
-/* Fills words 1.. of the fixed part; word 0 is record_word0()'s. Values wider than their field are cut. */
+/*
+ * Fills words 1.. of the fixed part; word 0 is record_word0()'s, but for the fields of the few events that have some there. Values wider
+ * than their field are cut.
+ */
 #define FIELD(name, word, shift, bits, meaning)                                                    \
-	w[word] |= (in->name & RECORD_MASK(bits)) << (shift);
+	w[word] = (w[word] & ~(RECORD_MASK(bits) << (shift))) | (in->name & RECORD_MASK(bits))     \
+									<< (shift);
 #define EVENT(number, name, words, shape, fields, meaning)                                         \
 	MSCOPE_INLINE void event_##name##_encode(uint64_t *w, const struct event_##name *in)       \
 	{                                                                                          \

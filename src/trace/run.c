@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "trace/context.h"
 #include "trace/session.h"
 #include "trace/table.h"
 
@@ -325,8 +326,8 @@ static void chunk_refresh(struct run *run, struct stream *s)
 
 /* ---- what was made, and what was read ---- */
 
-/* The smallest records have two words. */
-#define RECORDS_MAX(run) (((run)->chunk_bytes - CHUNK_HEADER_BYTES) / 16)
+/* The smallest records have one word. */
+#define RECORDS_MAX(run) (((run)->chunk_bytes - CHUNK_HEADER_BYTES) / 8)
 
 /* Header of the raw chunk that a stream has open; NULL: it is packed, injected or another engine's. */
 static const struct chunk *raw_chunk(const struct run *run, const struct stream *s)
@@ -494,21 +495,22 @@ static uint64_t mend_time(struct run *run, struct stream *s, uint32_t offset, ui
 /* Takes the time of the record that the stream stands on. False: it is a time base, and no event. */
 static bool take_time(struct run *run, struct stream *s)
 {
-	uint64_t words[2], time_ns;
+	uint64_t word0, time_ns;
 
-	memcpy(words, s->data + s->at, sizeof(words));
-	if (record_type(words[0]) == EVENT_time_base) {
-		if (!time_is_possible(run, words[1]))
-			words[1] = mend_time(run, s, 8, s->time_ns);
-		s->base_ns = words[1];
+	memcpy(&word0, s->data + s->at, sizeof(word0));
+	if (record_type(word0) == EVENT_time_base) {
+		memcpy(&time_ns, s->data + s->at + 8, sizeof(time_ns));
+		if (!time_is_possible(run, time_ns))
+			time_ns = mend_time(run, s, 8, s->time_ns);
+		s->base_ns = time_ns;
 		return false;
 	}
-	time_ns = s->base_ns + record_delta(words[0]);
+	time_ns = s->base_ns + record_delta(word0);
 	if (MSCOPE_UNLIKELY(time_ns > run->latest_ns) && !time_is_possible(run, time_ns)) {
 		uint64_t delta = s->time_ns > s->base_ns ? s->time_ns - s->base_ns : 0;
 
-		words[0] = (uint32_t)words[0] | (delta > UINT32_MAX ? 0 : delta) << 32;
-		time_ns = s->base_ns + record_delta(mend_time(run, s, 0, words[0]));
+		word0 = (uint32_t)word0 | (delta > UINT32_MAX ? 0 : delta) << 32;
+		time_ns = s->base_ns + record_delta(mend_time(run, s, 0, word0));
 	}
 	s->time_ns = time_ns;
 	return true;
@@ -669,6 +671,32 @@ static void take_thread(struct run *run, struct stream *s, const uint64_t *words
 	(other != NULL ? &run->streams[*other] : s)->tid = (uint32_t)thread.tid;
 }
 
+/* The short forms of a `call` become one: nobody else knows them. */
+static void widen_call(struct run *run, struct trace_event *event)
+{
+	struct event_call call = {.at = UINT32_MAX};
+
+	if (event->type == EVENT_call_short) {
+		struct event_call_short is;
+
+		event_call_short_decode(event->words, &is);
+		call.kind = is.kind;
+		call.what = is.code;
+	} else {
+		struct event_call_c is;
+
+		event_call_c_decode(event->words, &is);
+		call.kind = CALL_C_ENTER;
+		call.what = is.text;
+		call.at = is.at;
+	}
+	run->padded[0] = record_word0(EVENT_call, 0, record_delta(event->words[0]));
+	event_call_encode(run->padded, &call);
+	event->type = EVENT_call;
+	event->context = 0;
+	event->words = run->padded;
+}
+
 bool run_next(struct run *run, struct trace_event *out)
 {
 	struct stream *s;
@@ -711,6 +739,8 @@ bool run_next(struct run *run, struct trace_event *out)
 		take_thread(run, s, out->words);
 	else if (out->type == EVENT_as_writer && s->writer == CHECKPOINT_WRITER)
 		run->as_writer = (uint32_t)out->words[1];
+	else if (out->type == EVENT_call_short || out->type == EVENT_call_c)
+		widen_call(run, out);
 	out->tid = s->tid;
 	if (s->time_ns < run->returned_ns)
 		run->damage.late_events += !run->observed || s->writer != ENGINE_WRITER;

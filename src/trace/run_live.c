@@ -71,15 +71,18 @@ static uint64_t piece_last_time(const struct run *run, struct piece *piece,
 	while (piece->scan_at < limit) {
 		size_t bytes = layout_record_bytes(&run->layout, records + piece->scan_at,
 						   limit - piece->scan_at);
-		uint64_t words[2];
+		uint64_t word0;
 
 		if (bytes == 0)
 			break;
-		memcpy(words, records + piece->scan_at, sizeof(words));
-		if (record_type(words[0]) == EVENT_time_base)
-			piece->scan_base_ns = piece->scan_time_ns = words[1];
-		else
-			piece->scan_time_ns = piece->scan_base_ns + record_delta(words[0]);
+		memcpy(&word0, records + piece->scan_at, sizeof(word0));
+		if (record_type(word0) == EVENT_time_base) {
+			memcpy(&piece->scan_base_ns, records + piece->scan_at + 8,
+			       sizeof(piece->scan_base_ns));
+			piece->scan_time_ns = piece->scan_base_ns;
+		} else {
+			piece->scan_time_ns = piece->scan_base_ns + record_delta(word0);
+		}
 		piece->scan_at += (uint32_t)bytes;
 	}
 	return piece->scan_time_ns;

@@ -13,6 +13,7 @@
 #include "live_writers.h"
 #include "trace/builder.h"
 #include "trace/columns.h"
+#include "trace/context.h"
 #include "trace/layout.h"
 #include "trace/pack.h"
 #include "trace/run.h"
@@ -108,7 +109,7 @@ static void every_field_of_every_event_survives_its_encoder(void **state)
 #define EVENT(number, name, words, shape, fields, meaning)                                         \
 	{                                                                                          \
 		struct event_##name in, out;                                                       \
-		uint64_t record[(words)];                                                          \
+		uint64_t record[(words)] = {0};                                                    \
 		fields;                                                                            \
 		event_##name##_encode(record, &in);                                                \
 		event_##name##_decode(record, &out);                                               \
@@ -136,7 +137,7 @@ static void no_field_of_an_event_reaches_into_another(void **state)
 		void (*encode)(uint64_t *, const struct event_##name *) = event_##name##_encode;   \
 		void (*decode)(const uint64_t *, struct event_##name *) = event_##name##_decode;   \
 		struct event_##name in, out;                                                       \
-		uint64_t record[(words)];                                                          \
+		uint64_t record[(words)] = {0};                                                    \
 		fields                                                                             \
 	}
 #include "trace/events.def"
@@ -201,7 +202,8 @@ static void damaged_table_is_refused(void **state)
 		"7 stack_def 3 FIXED\n",
 		"0 nothing 2 FIXED\n",
 		"256 too_many 2 FIXED\n",
-		"200 short 1 FIXED\n",
+		"200 short 0 FIXED\n",
+		"200 short 1 VARIABLE\n",
 		"200 long 65 FIXED\n",
 		"200 strange 3 ROUND\n",
 		"200 words\n",
@@ -240,7 +242,7 @@ static void any_bytes_are_an_answer_as_a_table(void **state)
 			text[unit_random(&seed) % bytes] = (char)unit_random(&seed);
 		if (layout_parse(text, unit_random(&seed) % (bytes + 1), &table) == 0) {
 			for (n = 0; n < 256; n++)
-				assert_true(table.types[n].words == 0 || table.types[n].words >= 2);
+				assert_true(table.types[n].words >= 2 || !table.types[n].variable);
 		}
 	}
 }
@@ -1027,6 +1029,73 @@ static void event_of_an_unknown_type_is_passed_over_by_its_length(void **state)
 	maker_fini(&m);
 }
 
+/* Which call the next record is. */
+static void assert_call(struct run *run, uint64_t time_ns, uint32_t kind, uint32_t what,
+			uint32_t at)
+{
+	struct trace_event event;
+	struct event_call call;
+
+	assert_true(run_next(run, &event));
+	event_call_decode(event.words, &call);
+	assert_int_equal(event.type, EVENT_call);
+	assert_int_equal(event.context, 0);
+	assert_int_equal(event.time_ns, time_ns);
+	assert_int_equal(event.payload_bytes, 0);
+	assert_int_equal(call.kind, kind);
+	assert_int_equal(call.what, what);
+	assert_int_equal(call.at, at);
+}
+
+static uint64_t short_call(uint64_t kind, uint64_t code)
+{
+	return kind | code << 3;
+}
+
+static void calls_in_a_word_or_two_read_as_calls(void **state)
+{
+	struct maker_writer w = {.number = 1};
+	uint64_t words[2] = {0, 7 | UINT64_C(12) << 32}, word, last = 0;
+	struct event_call_short call = {.kind = CALL_LEAVE, .code = (1 << 21) - 1};
+	struct maker m;
+	struct run *run;
+	uint8_t *at;
+
+	(void)state;
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	w.maker = &m;
+	maker_put(&w, 1, EVENT_call_short, (uint32_t)short_call(CALL_ENTER, 1), words, 8);
+	maker_put(&w, 2, EVENT_call_c, 0, words, 16);
+	maker_put(&w, 3, EVENT_call_short, (uint32_t)short_call(CALL_C_LEAVE, 0), words, 8);
+	/* What the fields say is the context. */
+	word = record_word0(EVENT_call_short, 0, 0);
+	event_call_short_encode(&word, &call);
+	assert_int_equal(record_type(word), EVENT_call_short);
+	assert_int_equal(record_context(word), short_call(CALL_LEAVE, (1 << 21) - 1));
+	/* To the last word of the chunk. */
+	at = (uint8_t *)w.chunk + w.used;
+	while (w.used < MAKER_CHUNK_BYTES) {
+		word = record_word0(EVENT_call_short, record_context(word),
+				    (uint32_t)(4 + last - w.base_ns));
+		memcpy(at, &word, 8);
+		at += 8;
+		w.used += 8;
+		last++;
+	}
+	atomic_store(&w.chunk->committed, w.used);
+	assert_int_equal(run_open(m.path, NULL, false, &run, NULL), 0);
+	assert_int_equal(run_poll(run, 0, true), 0);
+	assert_call(run, 1, CALL_ENTER, 1, UINT32_MAX);
+	assert_call(run, 2, CALL_C_ENTER, 7, 12);
+	assert_call(run, 3, CALL_C_LEAVE, 0, UINT32_MAX);
+	for (word = 0; word < last; word++)
+		assert_call(run, 4 + word, CALL_LEAVE, (1 << 21) - 1, UINT32_MAX);
+	assert_int_equal(count_events(m.path, NULL, NULL), 3 + last);
+	assert_false(is_damaged(run_damage(run)));
+	run_close(run);
+	maker_fini(&m);
+}
+
 static void file_cut_at_any_chunk_gives_what_is_left(void **state)
 {
 	struct maker_writer w = {.number = 1};
@@ -1686,6 +1755,7 @@ int main(void)
 		cmocka_unit_test(only_what_was_committed_counts),
 		cmocka_unit_test(record_that_does_not_hold_ends_its_chunk_alone),
 		cmocka_unit_test(event_of_an_unknown_type_is_passed_over_by_its_length),
+		cmocka_unit_test(calls_in_a_word_or_two_read_as_calls),
 		cmocka_unit_test(file_cut_at_any_chunk_gives_what_is_left),
 		cmocka_unit_test(clock_that_ran_backwards_is_told),
 		cmocka_unit_test(header_that_cannot_be_trusted_is_refused_with_a_reason),

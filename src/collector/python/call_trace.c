@@ -17,8 +17,10 @@
  * left out (writer_code() gives them no number), with the C functions that they call, and so is all inside __torch_dispatch__. Imports
  * of the standard library and of site-packages are left out unless they are asked for: `import torch` alone makes a million calls.
  *
- * Budget per event: the time (near_clock.h), a dozen stores, the fingerprint of a code object or of a C function. Python objects are made only
- * for the first text of a C function and for calls of torch modules.
+ * Budget per event: 70 instructions, of which the time (near_clock.h), a dozen stores, the fingerprint of a code object or of a C function.
+ * A function that is known, entered or left by a thread that has begun, takes a path of its own (the near_ functions), which writes a record
+ * of one word; all else goes through take_event(). Python objects are made only for the first text of a C function and for calls of
+ * torch modules.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,10 +29,10 @@
 
 #include "collector/api.h"
 #include "collector/loader/lookup.h"
+#include "collector/memory.h"
 #include "collector/python/boot.h"
-#include "collector/python/near_clock.h"
+#include "collector/python/call_records.h"
 #include "collector/record/codes.h"
-#include "collector/record/hot.h"
 
 /* What the interpreter tells a profile function; the same in every version. */
 enum py_event {
@@ -87,6 +89,7 @@ static struct {
 	uint32_t last_generation;
 	bool found;		     /* the functions below */
 	bool monitored;		     /* by sys.monitoring, else by the profile function */
+	bool frames_known;	     /* what read_code() does is right */
 	bool untold, told;	     /* imports were left out; a note says so */
 	bool imports;		     /* imports of libraries are recorded */
 	char libraries[1024];	     /* directory of the standard library, ends in a slash */
@@ -111,67 +114,44 @@ enum code_class {
 	CODE_LIBRARY = 4,  /* module level of the standard library or of site-packages */
 };
 
-#define C_FUNCTIONS 2048u /* slots for texts of C functions, a power of two */
-
-struct c_function {
-	const void *definition; /* PyMethodDef, NULL: empty */
-	const void *name;	/* of the definition: another one may come to lie there */
-	const void *type;	/* of the object that it is a method of */
-	uint32_t text;
-	uint32_t reserved;
-};
-
-/* A function that this thread is in. Its code object lives as long, so the address identifies it. */
-struct entered {
-	const void *code;
-	uint32_t id;
-	uint32_t imports; /* it is of the import system */
-};
-
-/* Functions that are remembered; deeper ones are looked up again when they are left. */
-#define DEPTH 1024u
-
-/* Of a thread; belongs to its writer and passes on with it. */
-struct call_state {
-	struct near_clock clock;
-	uint32_t depth; /* may be larger than what is remembered */
-	struct entered entered[DEPTH];
-	struct c_function functions[C_FUNCTIONS];
-};
-
-/* ---- records ---- */
-
-MSCOPE_INLINE void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at)
-{
-	uint64_t *words;
-	uint32_t delta;
-
-	if (!record_room(w, RECORD_ROOM))
-		return;
-	record_busy(w);
-	delta = record_since(w, w->calls == NULL ? clock_ns() : near_clock_ns(&w->calls->clock, w));
-	words = (uint64_t *)(void *)(w->chunk + w->used);
-	words[0] = record_word0(EVENT_call, 0, delta);
-	words[1] = what | (uint64_t)at << 32;
-	words[2] = kind;
-	record_commit(w, EVENT_BYTES_call);
-	if (w->calls != NULL)
-		near_clock_used(&w->calls->clock, w);
-}
-
-#define NOT_BEGUN UINT32_MAX
-
 /* The frame keeps it alive, so the reference that the interpreter hands out is dropped at once. */
-static const void *frame_code(struct py_object *frame)
+static const void *asked_code(struct py_object *frame)
 {
-	struct py_object *code;
+	struct py_object *code = trace.PyFrame_GetCode(frame);
 
-	/* Before 3.11 the frame is the object itself. */
-	if (interp.at.minor < 11)
-		return interp_pointer(frame, interp.at.frame_code);
-	code = trace.PyFrame_GetCode(frame);
 	trace.Py_DecRef(code);
 	return code;
+}
+
+/* From 3.11 on the frame object has a pointer to the frame itself, after the pointer to the next one outwards. */
+MSCOPE_INLINE const void *read_code(const void *frame)
+{
+	const void *inner = interp_pointer(frame, interp.at.object_type + 16u);
+
+	return (const void *)((uintptr_t)interp_pointer(inner, interp.at.frame_code) &
+			      ~interp.at.code_tag);
+}
+
+MSCOPE_INLINE const void *frame_code(struct py_object *frame)
+{
+	if (MSCOPE_LIKELY(trace.frames_known))
+		return read_code(frame);
+	/* Before 3.11 the frame is the object itself. */
+	return interp.at.minor < 11 ? interp_pointer(frame, interp.at.frame_code)
+				    : asked_code(frame);
+}
+
+/* Tries read_code() on the frame that starts the tracing. */
+static bool try_frames(void)
+{
+	struct py_object *frame = interp.at.minor < 11 ? NULL : trace.PyEval_GetFrame();
+	const char *inner;
+
+	if (frame == NULL || !memory_readable(frame, interp.at.object_type + 24u))
+		return false;
+	inner = interp_pointer(frame, interp.at.object_type + 16u);
+	return memory_readable(inner + interp.at.frame_code, sizeof(void *)) &&
+	       read_code(frame) == asked_code(frame);
 }
 
 /* Byte offset of what the frame does now. */
@@ -241,38 +221,6 @@ MSCOPE_INLINE enum code_class class_of(struct code_slot *slot, const void *code)
 	if (slot != NULL)
 		slot->class = (uint16_t) class;
 	return class;
-}
-
-/* ---- what the thread is in ---- */
-
-/*
- * The code number of the function that the thread is in, without computing its fingerprint. Where calls and returns do not pair
- * (greenlets), or the call was not seen, nothing is remembered and the number is looked up.
- */
-MSCOPE_INLINE uint32_t innermost_id(struct writer *w, const void *code)
-{
-	struct call_state *calls = w->calls;
-
-	if (MSCOPE_LIKELY(calls->depth > 0 && calls->depth <= DEPTH &&
-			  calls->entered[calls->depth - 1].code == code))
-		return calls->entered[calls->depth - 1].id;
-	if (calls->depth <= DEPTH)
-		calls->depth = 0;
-	return writer_code(w, code);
-}
-
-static void remember(struct call_state *calls, const void *code, uint32_t id, bool imports)
-{
-	if (MSCOPE_LIKELY(calls->depth < DEPTH))
-		calls->entered[calls->depth] =
-			(struct entered){.code = code, .id = id, .imports = imports};
-	calls->depth++;
-}
-
-static void forget(struct call_state *calls)
-{
-	if (calls->depth > 0)
-		calls->depth--;
 }
 
 /* ---- the first event of a thread ---- */
@@ -394,29 +342,51 @@ struct c_call {
 	uint32_t offset;
 };
 
-/* Text number of a C function for this writer. The writer is left while the interpreter makes the text, which may run any code. */
+/* What the text of a C function hangs on; false: its text is made each time. */
+MSCOPE_INLINE bool function_key(const struct c_call *call, struct c_function *key)
+{
+	/* After the head, which ends with the type. */
+	const uint32_t body = interp.at.object_type + 8u;
+	const void *self = call->self;
+
+	/* PyMethodDescrObject has its definition in the fourth word, PyCFunctionObject has it and its object first. */
+	if (self != NULL) {
+		key->definition = interp_pointer(call->function, body + 24);
+	} else {
+		const void *type = interp_pointer(call->function, interp.at.object_type);
+
+		if (MSCOPE_UNLIKELY(type != trace.function_type && type != trace.method_type))
+			return false;
+		key->definition = interp_pointer(call->function, body);
+		self = interp_pointer(call->function, body + 8);
+	}
+	key->name = interp_pointer(key->definition, 0);
+	key->type = self == NULL ? NULL : interp_pointer(self, interp.at.object_type);
+	return true;
+}
+
+/* Text number of a C function that has one; 0: none yet. */
+MSCOPE_INLINE uint32_t known_text(struct writer *w, const struct c_function *key)
+{
+	const struct c_function *slot = function_slot(w, key);
+
+	return MSCOPE_LIKELY(slot->definition == key->definition && slot->name == key->name &&
+			     slot->type == key->type)
+		       ? slot->text
+		       : 0;
+}
+
+/* The same for each. The writer is left while the interpreter makes the text, which may run any code. */
 static uint32_t c_function_text(struct writer **w, const struct c_call *call)
 {
-	struct py_object *function = call->function;
 	struct c_function key = {0}, *slot;
-	const void *type = interp_pointer(function, interp.at.object_type), *self = call->self;
-	const uint32_t body =
-		interp.at.object_type + 8u; /* behind the head, which ends with the type */
+	const uint32_t body = interp.at.object_type + 8u;
+	bool kept = function_key(call, &key);
+	uint32_t known = kept ? known_text(*w, &key) : 0;
 	char text[512];
 
-	if (self != NULL || type == trace.function_type || type == trace.method_type) {
-		/* PyMethodDescrObject has its definition in the fourth word, PyCFunctionObject has it and its object first. */
-		key.definition = interp_pointer(function, self != NULL ? body + 24 : body);
-		key.name = interp_pointer(key.definition, 0);
-		if (self == NULL)
-			self = interp_pointer(function, body + 8);
-		if (self != NULL)
-			key.type = interp_pointer(self, interp.at.object_type);
-		slot = function_slot(*w, &key);
-		if (MSCOPE_LIKELY(slot->definition == key.definition && slot->name == key.name &&
-				  slot->type == key.type))
-			return slot->text;
-	}
+	if (known != 0)
+		return known;
 	writer_leave(*w);
 	if (call->self !=
 	    NULL) /* as the bound method shows itself; the name of a type follows its size */
@@ -424,11 +394,11 @@ static uint32_t c_function_text(struct writer **w, const struct c_call *call)
 			       (const char *)key.name,
 			       (const char *)interp_pointer(key.type, body + 8));
 	else
-		text_of(function, text, sizeof(text));
+		text_of(call->function, text, sizeof(text));
 	*w = writer_enter();
 	if (*w == NULL || (*w)->calls == NULL)
 		return 0;
-	if (key.definition == NULL)
+	if (!kept)
 		return writer_text(*w, text);
 	slot = function_slot(*w, &key);
 	*slot = (struct c_function){0};
@@ -469,7 +439,7 @@ static bool is_import(const struct call_state *calls, enum code_class class)
 	       calls->entered[calls->depth - 1].imports;
 }
 
-MSCOPE_INLINE void on_call(struct writer *w, const void *code, const char *module)
+static void on_call(struct writer *w, const void *code, const char *module)
 {
 	struct code_slot *slot;
 	enum code_class class;
@@ -499,11 +469,11 @@ MSCOPE_INLINE void on_call(struct writer *w, const void *code, const char *modul
 	if (MSCOPE_UNLIKELY(module != NULL))
 		put_call(w, CALL_MODULE_ENTER, writer_text(w, module), id);
 	else if (id != 0)
-		put_call(w, CALL_ENTER, id, NOT_BEGUN);
+		put_function(w, CALL_ENTER, id);
 	w->calls_left_out = class == CODE_DISPATCH;
 }
 
-MSCOPE_INLINE void on_return(struct writer *w, const void *code)
+static void on_return(struct writer *w, const void *code)
 {
 	uint32_t id;
 
@@ -512,7 +482,7 @@ MSCOPE_INLINE void on_return(struct writer *w, const void *code)
 	id = innermost_id(w, code);
 	forget(w->calls);
 	if (id != 0)
-		put_call(w, CALL_LEAVE, id, NOT_BEGUN);
+		put_function(w, CALL_LEAVE, id);
 }
 
 static void on_c(struct writer **w, const void *code, int what, const struct c_call *call)
@@ -522,12 +492,12 @@ static void on_c(struct writer **w, const void *code, int what, const struct c_c
 	if ((*w)->calls_left_out > 0 || innermost_id(*w, code) == 0)
 		return;
 	if (what != PY_C_CALL) {
-		put_call(*w, CALL_C_LEAVE, 0, NOT_BEGUN);
+		put_short(*w, CALL_C_LEAVE, 0);
 		return;
 	}
 	text = c_function_text(w, call);
-	if (*w != NULL)
-		put_call(*w, CALL_C_ENTER, text, call->offset);
+	if (*w != NULL && (*w)->calls != NULL)
+		put_c(*w, text, call->offset);
 }
 
 /* Tracing was stopped by another thread. */
@@ -568,15 +538,12 @@ static MSCOPE_COLD void on_module_call(const void *code, uint32_t generation)
 	writer_leave(w);
 }
 
-MSCOPE_INLINE void take_event(int what, const void *code, const struct c_call *call)
+static __attribute__((noinline)) void take_event(int what, const void *code,
+						 const struct c_call *call)
 {
 	uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_relaxed);
 	struct writer *w;
 
-	if (what == PY_CALL && MSCOPE_UNLIKELY(code == trace.module_call)) {
-		on_module_call(code, generation);
-		return;
-	}
 	w = writer_enter();
 	if (MSCOPE_UNLIKELY(w == NULL))
 		return;
@@ -596,21 +563,136 @@ MSCOPE_INLINE void take_event(int what, const void *code, const struct c_call *c
 		tell_imports();
 }
 
+/* ---- events of functions that are known ---- */
+
+static struct writer *nobody(void)
+{
+	return NULL;
+}
+
+/* The writer of a thread that has begun and leaves nothing out; entered. NULL: take_event() knows what to do. */
+MSCOPE_INLINE struct writer *near_enter(uint32_t generation)
+{
+	struct writer *w = collector_writer;
+
+	if (MSCOPE_UNLIKELY(w <= WRITER_GONE || w->calls_generation != generation ||
+			    w->calls_left_out != 0))
+		return NULL;
+	return writer_enter_or(nobody);
+}
+
+/* It is the thread's own. */
+MSCOPE_INLINE void near_leave(struct writer *w)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	w->entered = 0;
+}
+
+MSCOPE_INLINE void near_call(uint32_t generation, const void *code)
+{
+	struct writer *w = near_enter(generation);
+	const struct code_slot *slot;
+	struct call_state *calls;
+
+	if (MSCOPE_UNLIKELY(w == NULL))
+		goto other;
+	calls = w->calls;
+	slot = writer_code_near(w, code);
+	if (MSCOPE_UNLIKELY(slot == NULL || slot->class != CODE_PLAIN || !is_short(slot->id) ||
+			    calls->depth >= DEPTH)) {
+		near_leave(w);
+		goto other;
+	}
+	calls->entered[calls->depth++] = (struct entered){.code = code, .id = slot->id};
+	put_short(w, CALL_ENTER, slot->id);
+	near_leave(w);
+	return;
+other:
+	take_event(PY_CALL, code, NULL);
+}
+
+MSCOPE_INLINE void near_return(uint32_t generation, const void *code)
+{
+	struct writer *w = near_enter(generation);
+	const struct entered *entered = MSCOPE_LIKELY(w != NULL) ? near_innermost(w, code) : NULL;
+
+	if (MSCOPE_LIKELY(entered != NULL)) {
+		w->calls->depth--;
+		put_short(w, CALL_LEAVE, entered->id);
+	}
+	if (MSCOPE_LIKELY(w != NULL))
+		near_leave(w);
+	if (MSCOPE_UNLIKELY(entered == NULL))
+		take_event(PY_RETURN, code, NULL);
+}
+
+/* Whether that is all. */
+MSCOPE_INLINE bool near_put_c(struct writer *w, int what, const void *code,
+			      const struct c_call *call)
+{
+	struct c_function key;
+	uint32_t text;
+
+	if (MSCOPE_UNLIKELY(near_innermost(w, code) == NULL))
+		return false;
+	if (what != PY_C_CALL) {
+		put_short(w, CALL_C_LEAVE, 0);
+		return true;
+	}
+	text = MSCOPE_LIKELY(function_key(call, &key)) ? known_text(w, &key) : 0;
+	if (MSCOPE_UNLIKELY(text == 0))
+		return false;
+	put_c(w, text, call->offset);
+	return true;
+}
+
+MSCOPE_INLINE void near_c(uint32_t generation, int what, const void *code,
+			  const struct c_call *call)
+{
+	struct writer *w = near_enter(generation);
+	bool taken = false;
+
+	if (MSCOPE_LIKELY(w != NULL)) {
+		taken = near_put_c(w, what, code, call);
+		near_leave(w);
+	}
+	if (MSCOPE_UNLIKELY(!taken))
+		take_event(what, code, call);
+}
+
 static int on_event(struct py_object *self, struct py_object *frame, int what,
 		    struct py_object *arg)
 {
+	uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_relaxed);
 	struct c_call call = {.function = arg};
+	const void *code;
 
 	(void)self;
-	if (MSCOPE_UNLIKELY(atomic_load_explicit(&trace.generation, memory_order_relaxed) == 0)) {
+	if (MSCOPE_UNLIKELY(generation == 0)) {
 		end_here();
 		return 0;
 	}
-	if (what != PY_CALL && (what < PY_RETURN || what > PY_C_RETURN))
+	if (MSCOPE_UNLIKELY(what != PY_CALL && (what < PY_RETURN || what > PY_C_RETURN)))
 		return 0;
-	if (what == PY_C_CALL)
+	code = frame_code(frame);
+	switch (what) {
+	case PY_CALL:
+		if (MSCOPE_UNLIKELY(code == trace.module_call))
+			on_module_call(code, generation);
+		else
+			near_call(generation, code);
+		break;
+	case PY_RETURN:
+		near_return(generation, code);
+		break;
+	case PY_C_CALL:
 		call.offset = frame_offset(frame);
-	take_event(what, frame_code(frame), &call);
+		near_c(generation, PY_C_CALL, code, &call);
+		break;
+	default:
+		near_c(generation, PY_C_RETURN, code, &call);
+		break;
+	}
 	return 0;
 }
 
@@ -623,36 +705,45 @@ static int on_event(struct py_object *self, struct py_object *frame, int what,
 typedef struct py_object *callback(struct py_object *self, struct py_object *const *args,
 				   intptr_t count);
 
-static bool is_on(void)
+MSCOPE_INLINE uint32_t generation_now(void)
 {
-	return atomic_load_explicit(&trace.generation, memory_order_relaxed) != 0;
+	return atomic_load_explicit(&trace.generation, memory_order_relaxed);
 }
 
 static struct py_object *on_enter(struct py_object *self, struct py_object *const *args,
 				  intptr_t count)
 {
+	uint32_t generation = generation_now();
+
 	(void)self;
-	if (is_on() && count > 0)
-		take_event(PY_CALL, args[0], NULL);
+	if (MSCOPE_UNLIKELY(generation == 0 || count < 1))
+		;
+	else if (MSCOPE_UNLIKELY(args[0] == trace.module_call))
+		on_module_call(args[0], generation);
+	else
+		near_call(generation, args[0]);
 	return trace.none;
 }
 
 static struct py_object *on_leave(struct py_object *self, struct py_object *const *args,
 				  intptr_t count)
 {
+	uint32_t generation = generation_now();
+
 	(void)self;
-	if (is_on() && count > 0)
-		take_event(PY_RETURN, args[0], NULL);
+	if (MSCOPE_LIKELY(generation != 0 && count > 0))
+		near_return(generation, args[0]);
 	return trace.none;
 }
 
 /* Of all that can be called, C functions and methods, as the profile function is told. */
-static void take_c(int what, struct py_object *const *args, intptr_t count)
+MSCOPE_INLINE void take_c(int what, struct py_object *const *args, intptr_t count)
 {
+	uint32_t generation = generation_now();
 	struct c_call call = {0};
 	const void *type;
 
-	if (!is_on() || count < 3)
+	if (generation == 0 || count < 3)
 		return;
 	call.function = args[2];
 	type = interp_pointer(args[2], interp.at.object_type);
@@ -667,7 +758,7 @@ static void take_c(int what, struct py_object *const *args, intptr_t count)
 	}
 	if (what == PY_C_CALL)
 		call.offset = (uint32_t)trace.PyLong_AsLong(args[1]);
-	take_event(what, args[0], &call);
+	near_c(generation, what, args[0], &call);
 }
 
 static struct py_object *on_c_enter(struct py_object *self, struct py_object *const *args,
@@ -791,6 +882,7 @@ MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t how)
 	if (!trace.found || !interp_verify_slow(NULL))
 		return -ENOSYS;
 	near_clock_begin();
+	trace.frames_known = try_frames();
 	if (++trace.last_generation == 0)
 		trace.last_generation = 1;
 	trace.monitored = how == TRACE_MONITORED;

@@ -16,15 +16,14 @@
 
 #define NEAR_NS 15000u
 
-/*
- * The last reading of a thread, from which the next ones are reckoned; `known` until one was interrupted. `base_ns` is the writer's:
- * another one means another chunk. `made` are the records of that chunk when a call was recorded last.
- */
+/* The last reading of a thread, from which the next times are reckoned, as what a record needs: nanoseconds since its time base. */
 struct near_clock {
-	uint64_t ns, ticks;
-	uint64_t base_ns;
-	uint32_t made;
-	bool known;
+	/* The end of the call that was recorded last: a record elsewhere has others before it. */
+	const uint8_t *next;
+	uint64_t ticks;
+	uint64_t most; /* ticks that it counts for, 0: it does not */
+	uint64_t scale;
+	uint64_t since_ns;
 };
 
 /* Of the process: nanoseconds of 2^32 ticks; 0: not known yet, or the counter is of no use. */
@@ -32,8 +31,8 @@ extern MSCOPE_HIDDEN _Atomic uint64_t near_scale;
 
 /* Begins to measure the counter. The interpreter's lock is held. */
 MSCOPE_HIDDEN void near_clock_begin(void);
-/* Reads the clock itself; it ends the measurement, too, when that has lasted. */
-MSCOPE_HIDDEN uint64_t near_clock_read(struct near_clock *near);
+/* Reads the clock itself; it ends the measurement, too, when that has lasted. May write a time base. */
+MSCOPE_HIDDEN uint32_t near_clock_read(struct near_clock *near, struct writer *w);
 
 MSCOPE_INLINE uint64_t near_ticks(void)
 {
@@ -44,27 +43,22 @@ MSCOPE_INLINE uint64_t near_ticks(void)
 #endif
 }
 
-/* The time of a call that this writer is about to record. It is marked busy. */
-MSCOPE_INLINE uint64_t near_clock_ns(struct near_clock *near, const struct writer *w)
+/*
+ * The delta of a call that this writer is about to record at *at, its next byte; it may be another one then. The writer is marked busy.
+ */
+MSCOPE_INLINE uint32_t near_clock_delta(struct near_clock *near, struct writer *w, uint8_t **at)
 {
-	uint64_t scale = atomic_load_explicit(&near_scale, memory_order_relaxed), later;
+	uint32_t delta;
 
-	if (MSCOPE_LIKELY(scale != 0 && near->known && near->made == w->made &&
-			  near->base_ns == w->base_ns)) {
-		later = near_ticks() - near->ticks;
-		/* Both factors have 32 bits. */
-		later = later > UINT32_MAX ? UINT64_MAX : later * scale >> 32;
-		if (MSCOPE_LIKELY(later <= NEAR_NS))
-			return near->ns + later;
+	if (MSCOPE_LIKELY(near->next == *at)) {
+		uint64_t later = near_ticks() - near->ticks;
+
+		if (MSCOPE_LIKELY(later < near->most))
+			return (uint32_t)(near->since_ns + (later * near->scale >> 32));
 	}
-	return near_clock_read(near);
-}
-
-/* The call is recorded. */
-MSCOPE_INLINE void near_clock_used(struct near_clock *near, const struct writer *w)
-{
-	near->made = w->made;
-	near->base_ns = w->base_ns;
+	delta = near_clock_read(near, w);
+	*at = w->chunk + w->used;
+	return delta;
 }
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef MSCOPE_COLLECTOR_RECORD_CODES_H
 #define MSCOPE_COLLECTOR_RECORD_CODES_H
 
+#include "collector/interp/layouts.h"
 #include "collector/record/writer.h"
 
 #define CODE_SLOTS     4096u /* a power of two */
@@ -25,14 +26,40 @@ struct known_codes {
 
 MSCOPE_INLINE uint64_t code_print(const void *code)
 {
-	uint64_t print = interp_code_print(&interp.at, code);
+	uint64_t print;
 
+	/* With the offsets as constants. */
+	switch (interp.walk) {
+	case WALK_3_11:
+		print = interp_code_print(&layout_3_11, code);
+		break;
+	case WALK_3_12:
+		print = interp_code_print(&layout_3_12, code);
+		break;
+	default:
+		print = interp_code_print(&interp.at, code);
+		break;
+	}
 	return (print ^ print >> 32) * UINT64_C(0x9e3779b97f4a7c15) | 1;
 }
 
 MSCOPE_INLINE struct code_slot *code_set(struct writer *w, uint64_t print)
 {
 	return &w->codes->slots[print >> 40 & (CODE_SLOTS - CODE_SET_SLOTS)];
+}
+
+/* The slot of a function that came before, if it is the newest of its set; else NULL. */
+MSCOPE_INLINE struct code_slot *writer_code_near(struct writer *w, const void *code)
+{
+	/* A writer with codes has seen an interpreter whose layout holds. */
+	if (MSCOPE_LIKELY(w->codes != NULL)) {
+		uint64_t print = code_print(code);
+		struct code_slot *slot = code_set(w, print);
+
+		if (MSCOPE_LIKELY(slot->print == print))
+			return slot;
+	}
+	return NULL;
 }
 
 /*
@@ -43,15 +70,9 @@ struct code_slot *writer_code_slot_slow(struct writer *w, const void *code);
 
 MSCOPE_INLINE struct code_slot *writer_code_slot(struct writer *w, const void *code)
 {
-	/* A writer with codes has seen an interpreter whose layout holds. */
-	if (MSCOPE_LIKELY(w->codes != NULL)) {
-		uint64_t print = code_print(code);
-		struct code_slot *slot = code_set(w, print);
+	struct code_slot *slot = writer_code_near(w, code);
 
-		if (MSCOPE_LIKELY(slot->print == print))
-			return slot;
-	}
-	return writer_code_slot_slow(w, code);
+	return MSCOPE_LIKELY(slot != NULL) ? slot : writer_code_slot_slow(w, code);
 }
 
 /*
