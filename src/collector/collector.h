@@ -86,11 +86,10 @@ struct collector {
 	struct event_settings chosen;  /* settings in force: of the window, else of the session */
 	/* enum recording chosen through the API, 0: the session's. A forked child goes on with it. */
 	uint32_t wanted_state;
-	bool window;	      /* start() was called and stop() was not */
-	bool main_is_awaited; /* its return is the end of the program's own code */
-	bool own_session;     /* no command made the session, start() did */
-	bool left;	      /* the trace was ended by the program: `header` is no parent's */
-	bool confined;	      /* gave up rights: files may not open any more */
+	bool window;	  /* start() was called and stop() was not */
+	bool own_session; /* no command made the session, start() did */
+	bool left;	  /* the trace was ended by the program: `header` is no parent's */
+	bool confined;	  /* gave up rights: files may not open any more */
 	bool counts_only; /* forked under a seccomp filter: events are losses of the parent's trace */
 	bool host_by_default; /* as in the session */
 	bool settings_given;  /* through the API: `settings` count instead of the session's */

@@ -14,7 +14,7 @@
 #define TID_FIRST 64u
 #define TID_END	  1024u
 
-struct quiet quiet;
+MSCOPE_AT_START struct quiet quiet;
 
 static char *pool;
 static _Atomic uint64_t pool_used;

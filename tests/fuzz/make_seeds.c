@@ -52,7 +52,7 @@ static void put_every_kind(struct maker_writer *w, uint64_t now)
 #define EVENT(number, event, fixed_words, shape, fields, meaning)                                  \
 	{                                                                                          \
 		struct event_##event in_ = {fields};                                               \
-		uint64_t words_[fixed_words] = {0};                                                      \
+		uint64_t words_[fixed_words] = {0};                                                \
                                                                                                    \
 		event_##event##_encode(words_, &in_);                                              \
 		if ((shape) == VARIABLE)                                                           \

@@ -185,7 +185,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-static _Atomic bool comes_last;
+static MSCOPE_AT_START _Atomic bool comes_last;
 
 void lookup_come_last(void)
 {

@@ -34,18 +34,18 @@
 #define CANDIDATES_MAX 8u
 
 /* The upper half is the process, so that what a child inherits means nothing to it. In the lower half, of that process: */
-static _Atomic uint64_t walks; /* threads inside a walk */
-static _Atomic uint64_t forks; /* thread that forks now, 0: none */
+static MSCOPE_AT_START _Atomic uint64_t walks; /* threads inside a walk */
+static MSCOPE_AT_START _Atomic uint64_t forks; /* thread that forks now, 0: none */
 
 /* The last process that checked the lock, and what it found: LOADER_FREE or LOADER_STUCK in the lower half. */
 enum { LOADER_FREE = 1, LOADER_STUCK = 2 };
-static _Atomic uint64_t checked;
+static MSCOPE_AT_START _Atomic uint64_t checked;
 
 /* Learned once per process image; NULL: not found. */
-static _Atomic bool learned;
-static struct lock learning;
-static _Atomic(pthread_mutex_t *) loader_lock;
-static _Atomic(struct r_debug *) loader_list;
+static MSCOPE_AT_START _Atomic bool learned;
+static MSCOPE_AT_START struct lock learning;
+static MSCOPE_AT_START _Atomic(pthread_mutex_t *) loader_lock;
+static MSCOPE_AT_START _Atomic(struct r_debug *) loader_list;
 
 static uint64_t of_process(uint32_t pid, uint32_t value)
 {

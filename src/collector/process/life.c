@@ -25,8 +25,10 @@
 #include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
 
-static _Atomic uint32_t fork_handlers_made;
-static uint32_t start_pid; /* the process that began here, or was made by fork() itself */
+static MSCOPE_AT_START _Atomic uint32_t fork_handlers_made;
+static MSCOPE_AT_START uint32_t
+	start_pid; /* the process that began here, or was made by fork() itself */
+MSCOPE_AT_START bool main_is_awaited;
 
 /*
  * glibc's own entry of pthread_atfork(), which is not in libc.so itself. Programs of another libc (musl) inherit the preload from a shell
@@ -271,7 +273,7 @@ __attribute__((constructor)) static void process_start(void)
 	start_pid = (uint32_t)getpid();
 	/* The interpreter has an end of its own. */
 	if (!python_is_starting()) {
-		collector.main_is_awaited = session != NULL;
+		main_is_awaited = session != NULL;
 	} else {
 		in_session = session != NULL && session[0] == '/' && session_wants(session, &wants);
 		python_boot(in_session, wants);
@@ -281,11 +283,11 @@ __attribute__((constructor)) static void process_start(void)
 
 MSCOPE_COLD void program_end(enum end_kind kind)
 {
-	const struct trace_header *header = collector.header;
 	uint32_t recording = recording_now();
 	struct writer *w = collector_writer;
 
-	if ((recording != RECORDING_ON && recording != RECORDING_SHADOW) || header == NULL)
+	if ((recording != RECORDING_ON && recording != RECORDING_SHADOW) ||
+	    collector.header == NULL)
 		return;
 	/* This record alone must not make a process leave a trace. */
 	if (atomic_load(&collector.writers) == 0)
@@ -379,7 +381,7 @@ static void end_own_session(void)
 __attribute__((destructor)) static void process_exit(void)
 {
 	/* A child that has recorded nothing is detached, or still has its parent's pid here. */
-	if (collector.header != NULL && recording_now() != RECORDING_DETACHED &&
+	if (recording_now() != RECORDING_DETACHED && collector.header != NULL &&
 	    !collector.counts_only && collector.pid == sys_getpid()) {
 		vendors_exit();
 		close_trace();

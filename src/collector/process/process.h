@@ -90,4 +90,7 @@ int control_request_within(enum trace_request kind, uint64_t most_ns);
 /* Tells the engine of a session of this process' own that nothing more comes. */
 void control_leave(struct session *session);
 
+/* Whether the return of main() is the end of the program's own code. */
+extern MSCOPE_HIDDEN bool main_is_awaited;
+
 #endif

@@ -22,7 +22,7 @@
 #include "collector/sys.h"
 
 /* The program's, NULL: it is not known. */
-static int (*program_main)(int argc, char **argv, char **envp);
+static MSCOPE_AT_START int (*program_main)(int argc, char **argv, char **envp);
 
 CAPTURE_LEFT_OUT static int run_main(int argc, char **argv, char **envp)
 {
@@ -47,7 +47,7 @@ MSCOPE_EXPORT CAPTURE_LEFT_OUT int __libc_start_main(int (*main)(int, char **, c
 	}
 	if (original == NULL)
 		_exit(127);
-	if (collector.main_is_awaited) {
+	if (main_is_awaited) {
 		program_main = main;
 		main = run_main;
 	}
