@@ -29,6 +29,7 @@ static struct lock reserve_lock;
  * which made sixteen of them pay eight times as much. 0: nobody fills, FILL_ALONE, FILL_AWAITED. Only time depends on it.
  */
 static _Atomic uint32_t filling;
+static _Atomic uint32_t fills; /* that have ended */
 
 void chunk_supply_setup(void)
 {
@@ -273,28 +274,34 @@ void writers_become_quiet(void)
 
 #define FILL_ALONE   1u
 #define FILL_AWAITED 2u
-/* A disk holds a thread for longer, and one that a handler of the program took away from here never ends: the next one does not wait. */
-#define FILL_WAIT_NS UINT64_C(10000000)
+/* Then a thread goes on beside the one that fills. */
+#define FILL_WAIT_NS UINT64_C(2000000)
 
-static void fill_begin(void)
+/*
+ * True: this thread's turn, which it ends. If no turn has ended for as long as it waited, the one whose turn it is may be gone, taken away
+ * by a handler of the program, and this one takes its place.
+ */
+static bool fill_begin(void)
 {
 	uint64_t until = clock_ns() + FILL_WAIT_NS;
 	const struct timespec end = {.tv_sec = (time_t)(until / 1000000000u),
 				     .tv_nsec = (long)(until % 1000000000u)};
-	uint32_t nobody = 0;
+	uint32_t nobody = 0, before = atomic_load(&fills);
 
 	if (atomic_compare_exchange_strong(&filling, &nobody, FILL_ALONE))
-		return;
+		return true;
 	while (atomic_exchange(&filling, FILL_AWAITED) != 0) {
 		if (syscall(SYS_futex, &filling, FUTEX_WAIT_BITSET_PRIVATE, FILL_AWAITED, &end,
 			    NULL, FUTEX_BITSET_MATCH_ANY) < 0 &&
 		    errno != EAGAIN && errno != EINTR)
-			return;
+			return atomic_load(&fills) == before;
 	}
+	return true;
 }
 
 static void fill_end(void)
 {
+	atomic_fetch_add(&fills, 1);
 	if (atomic_exchange(&filling, 0) == FILL_AWAITED)
 		(void)syscall(SYS_futex, &filling, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
@@ -310,6 +317,7 @@ static void fill_chunk(uint32_t number)
 {
 	static const char zeros[16384];
 	struct iovec parts[TRACE_CHUNK_BYTES / sizeof(zeros)];
+	bool turn;
 	size_t i;
 	int fd;
 
@@ -321,10 +329,11 @@ static void fill_chunk(uint32_t number)
 		return;
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		parts[i] = (struct iovec){(void *)(uintptr_t)zeros, sizeof(zeros)};
-	fill_begin();
+	turn = fill_begin();
 	(void)!pwritev(fd, parts, (int)(sizeof(parts) / sizeof(parts[0])),
 		       (off_t)chunk_at_own(number));
-	fill_end();
+	if (turn)
+		fill_end();
 	sys_close(fd);
 }
 
