@@ -8,15 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MSCOPE_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define MSCOPE_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define MSCOPE_COLD	   __attribute__((cold, noinline))
-/* For zeroed data that each process writes when it starts: beside what the loader has written to; elsewhere it is another page fault. */
-#define MSCOPE_AT_START	    __attribute__((section(".data")))
+#define MSCOPE_LIKELY(x)    __builtin_expect(!!(x), 1)
+#define MSCOPE_UNLIKELY(x)  __builtin_expect(!!(x), 0)
+#define MSCOPE_COLD	    __attribute__((cold, noinline))
 #define MSCOPE_INLINE	    static inline __attribute__((always_inline))
 #define MSCOPE_EXPORT	    __attribute__((visibility("default")))
 #define MSCOPE_HIDDEN	    __attribute__((visibility("hidden")))
 #define MSCOPE_PRINTF(f, a) __attribute__((format(printf, f, a)))
+
+/* For zeroed data that each process writes when it starts: beside what the loader has written to; elsewhere it is another page fault. */
+#define MSCOPE_AT_START __attribute__((section(".data")))
 
 #define MSCOPE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

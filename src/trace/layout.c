@@ -53,6 +53,9 @@ int layout_parse(const char *text, size_t bytes, struct layout_table *out)
 
 		if (ours->words != 0 && theirs->words != 0 && ours->variable != theirs->variable)
 			return MSCOPE_E_DAMAGED;
+		/* Those that had a second word always had one. */
+		if (ours->words > 1 && theirs->words == 1)
+			return MSCOPE_E_DAMAGED;
 	}
 	*out = table;
 	return 0;

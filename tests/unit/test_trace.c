@@ -203,6 +203,7 @@ static void damaged_table_is_refused(void **state)
 		"0 nothing 2 FIXED\n",
 		"256 too_many 2 FIXED\n",
 		"200 short 0 FIXED\n",
+		"1 time_base 1 FIXED\n",
 		"200 short 1 VARIABLE\n",
 		"200 long 65 FIXED\n",
 		"200 strange 3 ROUND\n",

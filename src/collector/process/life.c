@@ -26,8 +26,8 @@
 #include "collector/watch/watch_dump.h"
 
 static MSCOPE_AT_START _Atomic uint32_t fork_handlers_made;
-static MSCOPE_AT_START uint32_t
-	start_pid; /* the process that began here, or was made by fork() itself */
+/* The process that began here, or was made by fork() itself. */
+static MSCOPE_AT_START uint32_t start_pid;
 MSCOPE_AT_START bool main_is_awaited;
 
 /*
