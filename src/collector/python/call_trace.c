@@ -17,7 +17,7 @@
  * left out (writer_code() gives them no number), with the C functions that they call, and so is all inside __torch_dispatch__. Imports
  * of the standard library and of site-packages are left out unless they are asked for: `import torch` alone makes a million calls.
  *
- * Budget per event: about 100 instructions, with the time (near_clock.h), a dozen stores, the fingerprint of a code object or of a C function.
+ * Budget per event: about 110 instructions, with the time (near_clock.h), a dozen stores, the fingerprint of a code object or of a C function.
  * A function that is known, entered or left by a thread that has begun, takes a path of its own (the near_ functions), which writes a record
  * of one word; all else goes through take_event(). Python objects are made only for the first text of a C function and for calls of
  * torch modules.
