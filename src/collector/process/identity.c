@@ -115,8 +115,8 @@ static void put_lengths(struct text *text, const char *key, const char *words, s
 		put(text, name, lengths, used);
 }
 
-/* The words of a command, with a blank between them. */
-static void put_words(struct text *text, const char *key, const char *path)
+/* The words of a command, with a blank between them. Not inlined: what is called after it needs no room for its lengths. */
+MSCOPE_COLD static void put_words(struct text *text, const char *key, const char *path)
 {
 	char *buffer = collector.text_scratch;
 	size_t most = sizeof(collector.text_scratch),
