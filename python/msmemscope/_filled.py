@@ -14,6 +14,10 @@ _BYTES = 4 << 20
 _CALLS = "append|appendleft|extend|add|insert|update|setdefault|put|put_nowait"
 _NOT_OWN = tuple(os.path.realpath(path) + os.sep for path in {sys.prefix, sys.base_prefix, os.path.dirname(os.__file__),
                                                                os.path.dirname(__file__)}) + (f"{os.sep}usr{os.sep}lib{os.sep}",)
+# What is not code: a comment, a string of three quotes, one of a line. Whichever starts first is it.
+_STRINGS = r"QQQ[^Q\\]*(?:(?:\\.|Q(?!QQ))[^Q\\]*)*QQQ|Q[^Q\\\n]*(?:\\.[^Q\\\n]*)*Q"
+_NOT_CODE = re.compile("|".join((r"#[^\n]*", _STRINGS.replace("Q", '"'), _STRINGS.replace("Q", "'"))), re.DOTALL)
+_NOT_LINE_END = re.compile(r"[^\n]")
 _texts = {}
 
 
@@ -21,6 +25,22 @@ def is_own(path):
     """Whether a file is the program's own, not one of the interpreter or of an installed package."""
     return type(path) is str and path.endswith(".py") and "site-packages" not in path and "dist-packages" not in path and \
         not os.path.realpath(path).startswith(_NOT_OWN)
+
+
+def is_library(path):
+    """Whether a file is one of the interpreter or of an installed package; what was typed or made by exec() is the program's own."""
+    return path.startswith("<frozen ") or not path.startswith("<") and not is_own(path)
+
+
+def _blank(match):
+    text = match[0]
+    inner = _NOT_LINE_END.sub(" ", text[1:-1])
+    return f"{text[0]}{inner}{text[-1]}" if text[0] != "#" else " " * len(text)
+
+
+def _code_alone(text):
+    """A file's text with spaces for comments and for what strings have in them: nothing is filled there."""
+    return _NOT_CODE.sub(_blank, text)
 
 
 def _files(where):
@@ -47,12 +67,12 @@ def _lines(where):
         if path not in _texts:
             try:
                 with open(path, encoding="utf-8", errors="replace") as file:
-                    _texts[path] = file.read(max(left, 0))
+                    _texts[path] = _code_alone(file.read(max(left, 0)))
             except OSError:
                 _texts[path] = ""
             left -= len(_texts[path])
         for number, line in enumerate(_texts[path].split("\n"), 1):
-            yield path, number, line.split("#", 1)[0]
+            yield path, number, line
 
 
 def function_lines(code):

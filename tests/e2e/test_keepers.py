@@ -428,7 +428,7 @@ def test_without_steps_the_screen_says_how_to_see_what_a_function_keeps(python, 
     assert "  kept by: unknown; mark steps with msmemscope.step() or run `msmemscope ctl PID who` meanwhile\n" in run.stderr, run.stderr
 
 
-FILLED = """
+FILLED = """'history.append(1) fills it'; text = "# made[:] = [text]"
 from other import Meter
 history, both, seen, made = [], [], {}, []
 history.append(1)  # history.append
@@ -456,6 +456,8 @@ print([filled("kept", where(one)), filled("kept", where(two)), filled("held", wh
 """
 OTHER = """
 class Meter:
+    '''Filled by
+    self.values.append(1), "self.values.append(2)"'''
     def __init__(self):
         self.values = []
     def add(self, value):
@@ -470,7 +472,7 @@ def test_the_line_that_fills_a_container_is_said_if_there_is_one(python, dist, o
     said = subprocess.run([*python, "main.py"], cwd=out, env={**os.environ, "PYTHONPATH": str(dist / "python")}, capture_output=True, text=True,
                           check=True).stdout
     first, second = said.splitlines()
-    assert first == "[('main.py:4', ''), ('', ''), ('main.py:9', ''), ('other.py:6', 'value'), ('', ''), ('main.py:10', ''), ('', '')]"
+    assert first == "[('main.py:4', ''), ('', ''), ('main.py:9', ''), ('other.py:8', 'value'), ('', ''), ('main.py:10', ''), ('', '')]"
     # Other variables of the same name are left out.
     assert second == ("[('main.py:17', 'total'), ('', ''), ('main.py:19', ''), ('', ''), ('main.py:17', 'total'), ('main.py:18', 'made'), ('', ''), "
                       "('', '')]")
