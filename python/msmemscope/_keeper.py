@@ -23,11 +23,11 @@ from _thread import _local as _LOCAL
 from importlib.machinery import SourceFileLoader
 from typing import NamedTuple
 
-from ._filled import added, filled, forget, function_lines, is_own
+from ._filled import added, filled, forget, function_lines, is_library, is_own
 from ._native import collector, ctypes
 
 SECONDS = 1.0  # of CPU time that a scan may take, but for the walk over all objects that is in progress
-_LEVELS = 16
+_LEVELS = 32
 _IDS = 4096  # that one walk looks for
 _EDGES = 1 << 15
 _TENSORS = 1 << 18  # that are looked at
@@ -81,6 +81,7 @@ class _Root(NamedTuple):
     child: int  # node that it refers to
     order: int  # which of several is said
     code: object = None  # of the function that has the name
+    weak: bool = False  # a library's function, which is an object like others: any variable that leads to it is better
 
 
 def _has_base(kind, base):
@@ -394,23 +395,24 @@ class _Scan:
     def function_root(self, node, child):
         value = self.nodes[child]
         code = node.__code__
+        weak = is_library(code.co_filename)
         if value is node.__closure__:
             for index, cell in enumerate(node.__closure__):
                 if id(cell) in self.ordinals and self.ordinals[id(cell)] in self.down[child]:
                     return _Root("closure", code.co_freevars[index], f"closure of {_defined_words(code)}",
-                                 self.ordinals[id(cell)], 3, code)
+                                 self.ordinals[id(cell)], 3, code, weak)
         if value is node.__defaults__:
             first = code.co_argcount - len(node.__defaults__)
             for index, default in enumerate(node.__defaults__):
                 if id(default) in self.ordinals and self.ordinals[id(default)] in self.down[child]:
                     return _Root("default", code.co_varnames[first + index], f"default argument of {_defined_words(code)}",
-                                 self.ordinals[id(default)], 3, code)
+                                 self.ordinals[id(default)], 3, code, weak)
         if value is node.__kwdefaults__:
             for name, default in dict.items(node.__kwdefaults__):
                 if id(default) in self.ordinals and self.ordinals[id(default)] in self.down[child]:
-                    return _Root("default", name, f"default argument of {_defined_words(code)}", self.ordinals[id(default)], 3, code)
+                    return _Root("default", name, f"default argument of {_defined_words(code)}", self.ordinals[id(default)], 3, code, weak)
         if value is node.__dict__:
-            return _Root("global", code.co_name, f"attribute of the function {_defined_words(code)}", child, 3)
+            return _Root("global", code.co_name, f"attribute of the function {_defined_words(code)}", child, 3, None, weak)
         return None
 
     def climb(self, groups):
@@ -452,7 +454,7 @@ class _Scan:
             roots.append(level_roots)
             left = 0
             for group in groups:
-                most = max((_count(self.masks[r.child] & group) for level in roots for r in level), default=0)
+                most = max((_count(self.masks[r.child] & group) for level in roots for r in level if not r.weak), default=0)
                 if most < _ENOUGH * _count(group):
                     left |= group
             if not left:
@@ -480,13 +482,14 @@ class _Scan:
     # ---- names ----
 
     def best(self, roots, group):
-        """The root that leads to most of a group, the nearest of those that are as good; (root, how many)."""
-        levels = [(_count(self.masks[r.child] & group), number, r) for number, level in enumerate(roots) for r in level]
-        most = max((count for count, _number, _root in levels), default=0)
-        if most == 0:
-            return None, 0
-        good = [(number, root.order, root) for count, number, root in levels if count >= _ENOUGH * most]
-        return min(good, key=lambda entry: entry[:2])[2], most
+        """The root that leads to most of a group, the nearest of those that are as good; (root, how many). None: it leads to too few."""
+        for weak in (False, True):
+            levels = [(_count(self.masks[r.child] & group), number, r) for number, level in enumerate(roots) for r in level if r.weak == weak]
+            most = max((count for count, _number, _root in levels), default=0)
+            if most >= max(1, _count(group) / 3):
+                good = [(number, root.order, root) for count, number, root in levels if count >= _ENOUGH * most]
+                return min(good, key=lambda entry: entry[:2])[2], most
+        return None, 0
 
     def walk(self, ordinal, group):
         """Ordinals from a root down to one target, the newest, and how many of them lead to all that the first leads to."""
@@ -583,7 +586,8 @@ class _Scan:
     def several_globals(self, roots, group):
         """{name: root} of the module whose globals lead to most of a group one by one, and how many they lead to."""
         modules = {}
-        for root in (root for level in roots for root in level if root.kind == "global" and self.masks[root.child] & group):
+        for root in (root for level in roots for root in level
+                     if root.words.startswith("global of ") and self.masks[root.child] & group):
             modules.setdefault(root.words, {})[root.name] = root
         counts = {words: _count(functools.reduce(int.__or__, (self.masks[r.child] & group for r in found.values())))
                   for words, found in modules.items()}
@@ -608,6 +612,37 @@ def _holder_words(value):
     """The type of what holds a tensor; of a function or partial, the function."""
     code = _code_of(value) if type(value) in (types.FunctionType, functools.partial) else None
     return _type_name(value) if code is None else f"{'partial of ' if type(value) is functools.partial else ''}{_defined_words(code)}"
+
+
+def _reached(start, edges):
+    """Ordinals that edges lead to from one, with it."""
+    seen, todo = {start}, [start]
+    while todo:
+        for ordinal in edges[todo.pop()]:
+            if ordinal not in seen:
+                seen.add(ordinal)
+                todo.append(ordinal)
+    return seen
+
+
+_PLAIN_KIND = 3
+
+
+def _telling(value):
+    """How much the type of an object says to a person, the least first: classes of the program, modules of a network, other classes."""
+    kind = type(value)
+    if kind in (dict, list, tuple, set, _CELL, types.FunctionType, types.MethodType) or _has_base(kind, type):
+        return _PLAIN_KIND if kind is not dict else _PLAIN_KIND + 1
+    module = _dict_of_type(kind).get("__module__")
+    loaded = sys.modules.get(module) if type(module) is str else None
+    path = _dict_of_module(loaded).get("__file__") if _has_base(type(loaded), types.ModuleType) else None
+    if module == "__main__" or is_own(path):
+        return 0
+    return 1 if _is_module(value) else 2
+
+
+def _is_part_of_function(value):
+    return type(value) in (dict, tuple, _CELL, types.FunctionType, types.MethodType, functools.partial)
 
 
 def _count(mask):
@@ -709,7 +744,7 @@ class Scanner:
         roots, whole = scan.climb([group for group in groups if group])
         answers = []
         for site, group in zip(self.sites, groups):
-            answer = self._direct(site, group, addresses, roots) if group else None
+            answer = self._direct(site, group, addresses, roots, whole) if group else None
             answers.append(answer)
         self._graphs(answers, groups, addresses, at)
         for index, (site, group) in enumerate(zip(self.sites, groups)):
@@ -717,26 +752,65 @@ class Scanner:
                 answers[index] = self._nothing(site, group, addresses, whole)
         return answers
 
-    def _direct(self, site, group, addresses, roots, in_graph=False):
+    def _direct(self, site, group, addresses, roots, whole, in_graph=False):
         """`in_graph`: the blocks are what graphs of the tensors that are looked for have saved."""
         scan = self.scan
         root, most = scan.best(roots, group)
         apart, count = scan.several_globals(roots, group)
         if count >= max(2 * most, 2) and 2 * count >= _count(group):
             return self._globals(apart, group, addresses, len(site.addresses))
-        if root is None or most < max(1, _count(group) / 3):
+        if root is None or root.weak and whole and self._ring(group):
             return None
         path, shared = scan.walk(root.child, group)
         pieces = scan.pieces(path, root.kind == "class")
         shared, several = scan.one_of_several(path, pieces, shared, group & scan.masks[root.child])
         holder, named = scan.owner(path, pieces, shared)
         held = group & scan.masks[root.child]
-        answer = Answer(_newest(addresses, held), root.kind, _type_name(holder), _as_written(root.name + "".join(pieces[:named])), root.words, 0,
-                        _count(held), len(site.addresses), "", _as_written(root.name + "".join(pieces)) or root.words, "")
+        name, whole_name = root.name + "".join(pieces[:named]), root.name + "".join(pieces) or root.words
+        if root.weak:  # by the object that the function belongs to; no whole name, so that a variable that was found before stays
+            whole_name, first = "", next((n for n, o in enumerate(path[:named]) if not _is_part_of_function(scan.nodes[o])), named)
+            name = name if first == named else _type_name(scan.nodes[path[first]]) + "".join(pieces[first:named])
+        answer = Answer(_newest(addresses, held), root.kind, _type_name(holder), _as_written(name), root.words, 0, _count(held),
+                        len(site.addresses), "", _as_written(whole_name), "")
         if root.words.startswith("class attribute of finalize in weakref") and answer.name == "finalize._registry":
             return answer._replace(what="", name="", root="arguments of weakref.finalize()", cure=_cure("finalize", "", False))
         answer = self._described(answer, root, path, pieces, shared, holder, in_graph)
+        also = self._also(roots, path, shared, held) if several == 1 and answer.items and answer.kind in _WRITTEN else ""
+        if also:
+            answer = answer._replace(root=f"{answer.root}; also in {also}", cure=f"{answer.cure}; {also} holds them too")
         return answer if several == 1 else answer._replace(root=f"{answer.root}, one of {several} such {answer.what}s")
+
+    def _also(self, roots, path, shared, held):
+        """Another container that a variable leads to and that holds the same blocks: "list `metric.scores`"; "": none was met."""
+        scan, most = self.scan, _count(held)
+        if most < _SEVERAL:
+            return ""
+        around = _reached(path[shared - 1], scan.up) | _reached(path[shared - 1], scan.down)
+        for ordinal, value in enumerate(scan.nodes):
+            if ordinal in around or _count(scan.masks[ordinal] & held) < _ENOUGH * most or not most <= scan.length(value) or type(value) is tuple:
+                continue
+            above = _reached(ordinal, scan.up)
+            for root in (root for level in roots for root in level if root.child in above and not root.weak and root.kind in _WRITTEN):
+                way = self._way(root.child, ordinal)
+                pieces = scan.pieces(way, root.kind == "class")
+                if _instance_dict(scan.nodes[way[-2] if len(way) > 1 else ordinal]) is not value and "" not in (root.name, *pieces[-1:]):
+                    return f"{_type_name(value)} `{_as_written(root.name + ''.join(pieces))}`"
+        return ""
+
+    def _way(self, start, end):
+        """Ordinals from an object down to one below it."""
+        down = self.scan.down
+        before, todo = {start: start}, collections.deque([start])
+        while end not in before:
+            ordinal = todo.popleft()
+            for child in down[ordinal]:
+                if child not in before:
+                    before[child] = ordinal
+                    todo.append(child)
+        way = [end]
+        while way[-1] != start:
+            way.append(before[way[-1]])
+        return way[::-1]
 
     def _described(self, answer, root, path, pieces, shared, holder, in_graph):
         scan = self.scan
@@ -848,6 +922,7 @@ class Scanner:
         return ""
 
     _seen = frozenset()
+    _in_graphs: dict = {}  # of the addresses that graphs have saved
 
     # ---- graphs ----
 
@@ -878,6 +953,7 @@ class Scanner:
         if not wanted or not scan.tensors or scan.late():
             return
         saved, nodes = self._saved(self._holders(), wanted)
+        self._in_graphs = saved
         if not saved:
             return
         second = _Scan(scan.torch, max(0.05, scan.ends - time.thread_time()))
@@ -904,10 +980,12 @@ class Scanner:
             second.end()
 
     def _take_graphs(self, answers, found, bits, saved, nodes):
-        roots, _whole = self.scan.climb([group for group in found if group])
+        roots, whole = self.scan.climb([group for group in found if group])
         for index, group in enumerate(found):
             if group and _count(group) >= len(self.sites[index].addresses) / 3:
-                answer = self._direct(self.sites[index], group, bits, roots, True)
+                answer = self._direct(self.sites[index], group, bits, roots, whole, True)
+                if answer is None and whole:
+                    answers[index] = self._cycle(self.sites[index], group, bits)
                 if answer is not None:
                     size = nodes.get(saved[answer.address], 0)
                     kind = "graph" if answer.kind in ("global", "local", "class", "closure", "default") else answer.kind
@@ -970,34 +1048,47 @@ class Scanner:
         looked = len(site.addresses)
         if scan.out_of_time or (group and not whole):
             return None
+        cycle = self._cycle(site, group, addresses)
+        if cycle is not None:
+            return cycle
         above = [o for o in range(len(scan.nodes)) if scan.masks[o] & group and scan.down[o]]
-        ring = self._ring(above)
-        if ring is not None:
-            what = _type_name(scan.nodes[ring])
-            return Answer(address, "cycle", what, "", "reference cycle", 0, _count(group), looked, "", "", _cure("cycle", what, False))
         if above:
             top = scan.nodes[above[-1]]
             return Answer(address, "unnamed", _type_name(top), "", "no variable of Python leads to it", 0, _count(group), looked, "",
                           "", "")
+        if any(address in self._in_graphs for address in site.addresses):
+            return None  # it is not known what keeps the graph
         return Answer(address, "cpp", "", "", "", 0, _count(group), looked, "", "", "")
 
-    def _ring(self, above):
-        """A node that leads to itself."""
+    def _cycle(self, site, group, addresses):
+        """The answer for objects that only keep each other; None: they do not."""
+        ring = self._ring(group)
+        if not ring:
+            return None
+        what = _type_name(min((self.scan.nodes[o] for o in ring), key=_telling))
+        return Answer(_newest(addresses, group), "cycle", what, "", "reference cycle", 0, _count(group), len(site.addresses), "", "",
+                      _cure("cycle", what, False))
+
+    def _ring(self, group):
+        """Ordinals of objects that lead to each other and to a target; []: there are none."""
         scan = self.scan
-        up = {}
-        for ordinal in above:
-            for child in scan.down[ordinal]:
-                up.setdefault(child, []).append(ordinal)
-        for start in above:
-            seen, todo = set(), list(up.get(start, ()))
-            while todo:
-                ordinal = todo.pop()
-                if ordinal == start:
-                    return start
-                if ordinal not in seen:
-                    seen.add(ordinal)
-                    todo += up.get(ordinal, ())
-        return None
+        up = {o: [p for p in scan.up[o] if scan.masks[p] & group] for o in range(len(scan.nodes)) if scan.masks[o] & group}
+        tops = [o for o, parents in up.items() if not parents]
+        left = {o: len(parents) for o, parents in up.items()}
+        while tops:  # what nothing leads to is in no ring, nor what only such objects lead to
+            for child in scan.down[tops.pop()]:
+                if child in left:
+                    left[child] -= 1
+                    if left[child] == 0:
+                        tops.append(child)
+        start = next((o for o, parents in left.items() if parents), None)
+        if start is None:
+            return []
+        seen = set()
+        while start not in seen:  # up, until one comes again
+            seen.add(start)
+            start = next(p for p in up[start] if left[p])
+        return sorted(_reached(start, up) & _reached(start, scan.down))
 
 
 def scan(sites, seconds=SECONDS):

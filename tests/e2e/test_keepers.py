@@ -171,6 +171,74 @@ main()
 """,
 }
 
+# A library whose objects wrap their own methods, so that they are reference cycles, as those of torchmetrics are.
+LIBRARY = MODEL + """
+import types
+meters = types.ModuleType("meters")
+exec(compile('''
+import functools
+class Meter:
+    def __init__(self):
+        self.values = []
+        self.update = self.wrap(self.update)
+    def update(self, value):
+        self.values.append(value)
+    def wrap(self, update):
+        @functools.wraps(update)
+        def wrapped(*given):
+            self.latest = None
+            update(*given)
+        return wrapped
+def keeping():
+    kept = []
+    return lambda value: kept.append(value)
+''', "/opt/lib/site-packages/meters.py", "exec"), meters.__dict__)
+"""
+MORE["wrapped"] = LIBRARY + """
+def main():
+    scores, ranks, others = meters.Meter(), meters.Meter(), meters.Meter()
+    for step in range(30):
+        train(step)
+        made = torch.randn(1000)
+        scores.update(made)
+        ranks.update(made)
+        others.update(torch.randn(2000))
+main()
+"""
+# C++ alone holds the library's function.
+MORE["library"] = LIBRARY + """
+import torch.futures, weakref
+def main():
+    future = torch.futures.Future()
+    def start():
+        keep = meters.keeping()
+        future.add_done_callback(keep)
+        return weakref.ref(keep)
+    keep = start()
+    for step in range(30):
+        keep()(torch.randn(1000))
+        train(step)
+main()
+"""
+# What is dropped lives on in cycles, as nothing collects them.
+MORE["dropped"] = MODEL + """
+import gc
+gc.disable()
+weight = torch.ones(2000, requires_grad=True)
+class Fit:
+    def __init__(self):
+        self.me = {"fit": self}
+        self.given = torch.randn(3000)
+        saved = weight.exp()  # by the graph of the loss
+        self.loss = saved.sum()
+def main():
+    for step in range(30):
+        Fit()
+        train(step)
+main()
+"""
+
+
 def planted(dist, python, msmemscope, *words):
     run = msmemscope.bare(*python, TARGETS / "keepers.py", *map(str, words), env={"PYTHONPATH": str(dist / "python")}).check()
     return [json.loads(line) for line in run.stdout.splitlines()]
@@ -285,6 +353,32 @@ def test_of_many_optimizers_what_holds_them_is_to_be_changed(more, msmemscope):
     cures = {keeper["name"]: keeper["cure"] for place in found for keeper in place["keepers"]}
     assert cures["optimizers"].startswith("remove items from the list when they are no longer needed"), cures
     assert cures["window"] == "it is full (maxlen 8) and drops its oldest items: only larger ones make it grow", cures
+
+
+def test_what_a_library_wraps_is_named_by_the_variable_of_the_program(more, msmemscope):
+    """Also when the function has returned, and only the library's wrappers lead to the lists."""
+    _document, found = places(msmemscope, more["wrapped"])
+    said = {keeper["name"]: (keeper["type"], keeper["root"]) for place in found for keeper in place["keepers"]}
+    both = said.get("scores.values") or said.get("ranks.values")
+    name, other = ("scores", "ranks") if "scores.values" in said else ("ranks", "scores")
+    assert both == ("list", f"local `{name}` of main() in script.py; also in list `{other}.values`"), said
+    assert said["others.values"] == ("list", "local `others` of main() in script.py") and len(said) == 2, said
+    [cure] = {keeper["cure"] for place in found for keeper in place["keepers"] if keeper["name"] == f"{name}.values"}
+    assert cure == f"remove items from the list when they are no longer needed; list `{other}.values` holds them too"
+
+
+def test_a_function_of_a_library_is_named_where_no_variable_leads_to_it(more, msmemscope):
+    _document, found = places(msmemscope, more["library"])
+    [keeper] = [keeper for place in found for keeper in place["keepers"]]
+    assert re.fullmatch(r"list `kept` \(closure of <lambda> defined at meters\.py:\d+\), \d+ items, .*", keeper["sentence"]), keeper
+    assert keeper["path"] == ""
+
+
+def test_memory_of_a_graph_that_a_cycle_keeps_is_not_called_cpp(more, msmemscope):
+    _document, found = places(msmemscope, more["dropped"])
+    sentences = [keeper["sentence"] for place in found for keeper in place["keepers"]]
+    assert sentences.count("a reference cycle of Fit objects; gc.collect() would free it") >= 3, sentences
+    assert not any(sentence.startswith("C++ only") for sentence in sentences), sentences
 
 
 def test_what_no_python_object_holds_is_not_given_to_one(parts, msmemscope):
