@@ -649,6 +649,7 @@ def _count(mask):
     return bin(mask).count("1")
 
 
+_CONTAINERS = ("list", "dict", "deque", "set", "tuple", "OrderedDict", "defaultdict")
 _CURES = {
     "lru_cache": "give lru_cache a smaller maxsize, or call its cache_clear()",
     "hook": "remove the hook (handle.remove()) or let it keep detached tensors of the latest step only",
@@ -667,7 +668,7 @@ def _cure(kind, what, grad, scalar=False, in_graph=False, value=""):
         return _CURES[kind]
     if what == "queue":
         return "give the queue a maxsize, or take its items sooner"
-    container = what in ("list", "dict", "deque", "set", "tuple", "OrderedDict", "defaultdict")
+    container = what in _CONTAINERS
     word = what if container else "object"
     does = "append" if what in ("list", "deque") else "keep"
     if grad and scalar:
@@ -679,6 +680,15 @@ def _cure(kind, what, grad, scalar=False, in_graph=False, value=""):
         clear = f"remove items from the {word}" if container else "delete it"
         return f"{clear} when no longer needed; .detach() frees the graph alone, not the tensor"
     return f"remove items from the {word} when they are no longer needed" if container else "delete it when it is no longer needed"
+
+
+def _cure_of_items(what, item, in_graph, on_cpu):
+    """Of a container of objects that have no detach(); "" if nothing special is to be said of them."""
+    if _is_module(item):
+        return f"remove the models from the {what}, or keep only their state_dict(){'' if on_cpu else ' on the CPU'}"
+    if in_graph and _telling(item) < _PLAIN_KIND:
+        return f"remove items from the {what}, or let each {_type_name(item)} keep .detach() of its tensors"
+    return ""
 
 
 def _as_written(name):
@@ -836,8 +846,11 @@ class Scanner:
             holds = " -> ".join(between[:3]) + (f" -> {holds}" if holds else " -> tensor")
         line, value = filled(name, self._where(root)) if items and root.kind in _WRITTEN else ("", "")
         scalar = is_tensor and type(target) is scan.torch.Tensor and scan.base.numel(target) == 1
+        item = scan.nodes[path[min(shared, len(path) - 1)]]
         cure = _cure(kind, "queue" if items and holder is not inside and type(holder) is not _LRU and _is_queue(holder) else what,
                      node is not None, scalar, in_graph, value if inside is not target and not between else "")
+        if items and between and kind not in _CURES and what in _CONTAINERS:
+            cure = _cure_of_items(what, item, in_graph, is_tensor and scan.base.is_cpu.__get__(target)) or cure
         full = _has_base(type(inside), collections.deque) and collections.deque.maxlen.__get__(inside) == items > 0
         if full:
             cure, line = f"it is full (maxlen {items:,}) and drops its oldest items: only larger ones make it grow", ""

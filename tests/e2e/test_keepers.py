@@ -237,6 +237,27 @@ def main():
         train(step)
 main()
 """
+MORE["models"] = MODEL + """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 300)
+    def forward(self, given):
+        self.latest = self.layer(given).exp().sum(1)
+        return self.latest
+class Result:
+    def __init__(self, value):
+        self.value = value
+def main():
+    models, results = [], []
+    for step in range(30):
+        net = Net()
+        net(torch.randn(4, 16))
+        models.append(net)  # models.append
+        results.append(Result(model(torch.randn(40, 16)).exp().sum(1)))
+        train(step)
+main()
+"""
 
 
 def planted(dist, python, msmemscope, *words):
@@ -379,6 +400,15 @@ def test_memory_of_a_graph_that_a_cycle_keeps_is_not_called_cpp(more, msmemscope
     sentences = [keeper["sentence"] for place in found for keeper in place["keepers"]]
     assert sentences.count("a reference cycle of Fit objects; gc.collect() would free it") >= 3, sentences
     assert not any(sentence.startswith("C++ only") for sentence in sentences), sentences
+
+
+def test_the_cure_of_kept_models_fits_models(more, msmemscope):
+    _document, found = places(msmemscope, more["models"])
+    cures = {(keeper["name"], keeper["kind"]): keeper["cure"] for place in found for keeper in place["keepers"]}
+    line = MORE["models"][:MORE["models"].index("models.append")].count("\n") + 1
+    kept = f"remove the models from the list, or keep only their state_dict(); filled at script.py:{line}"
+    assert {cure for (name, _kind), cure in cures.items() if name == "models"} == {kept}, cures
+    assert cures["results", "graph"].startswith("remove items from the list, or let each Result keep .detach() of its tensors"), cures
 
 
 def test_what_no_python_object_holds_is_not_given_to_one(parts, msmemscope):
