@@ -544,6 +544,10 @@ class _Scan:
         for parent, child in zip(path, path[1:]):
             text, attribute = self.piece(parent, child, attribute)
             out.append(text)
+        for at, function in enumerate(self.nodes[o] for o in path[:-2]):  # a variable of a closure by its name
+            if type(function) is types.FunctionType and self.nodes[path[at + 1]] is function.__closure__:
+                index = [id(cell) for cell in function.__closure__].index(id(self.nodes[path[at + 2]]))
+                out[at:at + 2] = [f".{function.__code__.co_freevars[index]}", ""]
         return out
 
     def length(self, value):
@@ -769,8 +773,12 @@ class Scanner:
         apart, count = scan.several_globals(roots, group)
         if count >= max(2 * most, 2) and 2 * count >= _count(group):
             return self._globals(apart, group, addresses, len(site.addresses))
-        if root is None or root.weak and whole and self._ring(group):
+        if root is None:
             return None
+        rest = group & ~functools.reduce(int.__or__, (scan.masks[r.child] for level in roots for r in level if not r.weak), 0)
+        cycle = self._cycle(site, rest, addresses) if whole and (root.weak or _count(rest) > most) else None
+        if cycle is not None:
+            return cycle
         path, shared = scan.walk(root.child, group)
         pieces = scan.pieces(path, root.kind == "class")
         shared, several = scan.one_of_several(path, pieces, shared, group & scan.masks[root.child])

@@ -214,9 +214,10 @@ def main():
         keep = meters.keeping()
         future.add_done_callback(keep)
         return weakref.ref(keep)
-    keep = start()
+    keep, held = start(), meters.keeping()
     for step in range(30):
         keep()(torch.randn(1000))
+        held(torch.randn(2000))
         train(step)
 main()
 """
@@ -390,7 +391,8 @@ def test_what_a_library_wraps_is_named_by_the_variable_of_the_program(more, msme
 
 def test_a_function_of_a_library_is_named_where_no_variable_leads_to_it(more, msmemscope):
     _document, found = places(msmemscope, more["library"])
-    [keeper] = [keeper for place in found for keeper in place["keepers"]]
+    held, keeper = [keeper for place in found for keeper in place["keepers"]]
+    assert (held["type"], held["name"], held["root"]) == ("list", "held.kept", "local `held` of main() in script.py"), held
     assert re.fullmatch(r"list `kept` \(closure of <lambda> defined at meters\.py:\d+\), \d+ items, .*", keeper["sentence"]), keeper
     assert keeper["path"] == ""
 
