@@ -96,33 +96,47 @@ static void put_file(struct text *text, const char *key, const char *path, size_
 #define WORDS                                                                                      \
 	8u /* the first words of a command: its program, options of the interpreter, the script */
 
-/* Lengths of the first words, as "7 2 24 ", where blanks do not tell where they end. */
-static void put_lengths(struct text *text, const char *key, const char *words, size_t bytes)
+/* Whether blanks do not tell where the first words end. */
+static bool has_blank(const char *words, size_t bytes)
 {
-	char lengths[WORDS * 6] = "", name[32];
-	size_t at = 0, used = 0, word;
-	bool blank = false;
+	size_t at = 0, word;
 
 	for (word = 0; word < WORDS && at < bytes; word++) {
 		size_t length = strnlen(words + at, bytes - at);
 
-		blank = blank || memchr(words + at, ' ', length) != NULL;
+		if (memchr(words + at, ' ', length) != NULL)
+			return true;
+		at += length + 1;
+	}
+	return false;
+}
+
+/* Lengths of the first words, as "7 2 24 ". */
+MSCOPE_COLD static void put_lengths(struct text *text, const char *key, const char *words,
+				    size_t bytes)
+{
+	char lengths[WORDS * 6] = "", name[32];
+	size_t at = 0, used = 0, word;
+
+	for (word = 0; word < WORDS && at < bytes; word++) {
+		size_t length = strnlen(words + at, bytes - at);
+
 		used += (size_t)snprintf(lengths + used, sizeof(lengths) - used, "%zu ", length);
 		at += length + 1;
 	}
 	(void)snprintf(name, sizeof(name), "%s_words", key);
-	if (blank)
-		put(text, name, lengths, used);
+	put(text, name, lengths, used);
 }
 
-/* The words of a command, with a blank between them. Not inlined: what is called after it needs no room for its lengths. */
-MSCOPE_COLD static void put_words(struct text *text, const char *key, const char *path)
+/* The words of a command, with a blank between them. */
+static void put_words(struct text *text, const char *key, const char *path)
 {
 	char *buffer = collector.text_scratch;
 	size_t most = sizeof(collector.text_scratch),
 	       got = read_file(path, buffer, most < COMMAND ? most : COMMAND);
 
-	put_lengths(text, key, buffer, got);
+	if (has_blank(buffer, got))
+		put_lengths(text, key, buffer, got);
 	put_lines(text, key, buffer, got);
 }
 
