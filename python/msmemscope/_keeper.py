@@ -181,12 +181,16 @@ class _Arrays:
         return (ctypes.c_uint64 * max(1, len(values)))(*values)
 
 
+class _NoTensor:
+    """What tensors are in a process without PyTorch."""
+
+
 class _Scan:
     """One scan. `nodes` are the objects that were met; all else is their ordinals in it."""
 
     def __init__(self, torch, seconds):
         self.torch = torch
-        self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+        self.base = _NoTensor if torch is None else getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self.ends = time.thread_time() + seconds
         self.out_of_time = False
         self.nodes = []

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the program is asked what keeps its memory: at the end of a step when it grows (src/collector/torch/keeping.c), at stop(), at
 take_snapshot(), when `msmemscope ctl PID who` asks, when the program's own code has ended, and while a program without steps runs, when the
-engine asks by itself. _keeper.py finds the answer.
+engine asks by itself. _keeper.py finds the answer. A process whose host memory grows is asked as well; _containers.py answers.
 """
+import os
 import struct
 import sys
+import time
 
 from ._api import DUE_ASK, DUE_NOTHING
 from ._boot import note
@@ -13,6 +15,7 @@ from ._native import collector, ctypes, waiting
 _STEP_MS = 1000  # that a step waits for the engine's verdict, when memory grows
 _END_MS = 3000  # and the end of the program, or stop()
 _TEXT_MAX = 400  # characters of each text
+_CONTAINER_TEXT_BYTES = 199  # of each of six texts about a container: together at most ASKED_TEXT_MAX
 _busy = False  # a scan is in progress
 
 
@@ -43,13 +46,21 @@ def answer():
         _guarded(None)
 
 
-def _guarded(wait_ms):
+def containers():
+    """Answers the engine's question which containers grow, also in a process without a trace; the collector calls it."""
+    _guarded(None, _answer_containers)
+
+
+def _guarded(wait_ms, answer_it=None):
     global _busy
     if _busy or sys.is_finalizing():
         return
     _busy = True
     try:
-        _answer(wait_ms)
+        if answer_it is not None:
+            answer_it()
+        else:
+            _answer(wait_ms)
     except Exception as error:
         note(f"what keeps memory could not be found out: {type(error).__name__}: {error}")
     finally:
@@ -62,12 +73,51 @@ def _answer(wait_ms):
     sites = _question()
     if not sites:
         return
-    from . import _keeper
-    for answer in _keeper.scan(sites):
-        if answer is not None:
-            texts = b"".join(_text(text) for text in (answer.kind, answer.what, answer.name, answer.root, answer.holds, answer.path,
-                                                      answer.cure))
-            collector.mscope_keeper(answer.address, answer.items, answer.full, answer.held, answer.looked, texts, len(texts))
+    with _Look():
+        from . import _keeper
+        for answer in _keeper.scan(sites):
+            if answer is not None:
+                texts = b"".join(_text(text) for text in (answer.kind, answer.what, answer.name, answer.root, answer.holds, answer.path,
+                                                          answer.cure))
+                collector.mscope_keeper(answer.address, answer.items, answer.full, answer.held, answer.looked, texts, len(texts))
+
+
+def _resident():
+    """Bytes; 0: not known."""
+    try:
+        descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(descriptor, 256).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+class _Look:
+    """Around code that looks among the program's objects: what that takes is no growth of the program."""
+
+    def __enter__(self):
+        self.start, self.before = time.monotonic(), _resident()
+        return self
+
+    def __exit__(self, *_error):
+        after = _resident()
+        collector.mscope_looked(after, max(after - self.before, 0), int((time.monotonic() - self.start) * 1000))
+
+
+def _answer_containers():
+    with _Look() as look:
+        from . import _containers
+        grown, milliseconds, rise = _containers.look(look.before)
+        for index, one in enumerate(grown):
+            texts = b"".join(_cut(_text(text)) for text in (one.what, one.name, one.owner, one.filled, one.holds, one.cure))
+            collector.mscope_container(index, one.items, one.gained, one.gained_bytes, texts, len(texts))
+        collector.mscope_containers_told(len(grown), milliseconds, rise)
+
+
+def _cut(text):
+    return text[:-1][:_CONTAINER_TEXT_BYTES].decode("utf-8", "ignore").encode("utf-8") + b"\0"
 
 
 def _text(text):

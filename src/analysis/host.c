@@ -14,14 +14,41 @@
 #include <string.h>
 
 #include "analysis/analyses.h"
+#include "analysis/host.h"
 #include "analysis/host_growth.h"
 #include "base/array.h"
 #include "base/shown.h"
 #include "base/word_list.h"
 #include "replay/facts.h"
+#include "trace/asked.h"
 
 #define KNOWN_MAX 1024u
 #define NAME_MAX_ 17u
+
+/* With less, a process is not asked. */
+#define RISE_LEAST (UINT64_C(4) << 20)
+
+#define MIB (UINT64_C(1) << 20)
+
+/* Texts of a container, in this order. */
+enum container_text {
+	CONTAINER_TYPE,
+	CONTAINER_NAME,
+	CONTAINER_OWNER,
+	CONTAINER_FILLED,
+	CONTAINER_HOLDS,
+	CONTAINER_CURE,
+	CONTAINER_TEXTS
+};
+
+/* Containers that grow, as the process said last. */
+struct containers {
+	uint64_t count;
+	struct container {
+		uint64_t milliseconds, items, gained, gained_bytes, resident_bytes;
+		char texts[ASKED_TEXT_MAX]; /* ends with NUL */
+	} all[ASKED_CONTAINERS];
+};
 
 struct known {
 	uint32_t pid, parent;
@@ -32,6 +59,12 @@ struct known {
 	struct host_series *series; /* NULL: it has ended */
 	bool grew;
 	struct host_growth growth; /* of one that has ended */
+	/*
+	 * What looking took of the process and its growth has not taken since (bytes, at a time): where the level rises less than by the
+	 * pace of the time before, the rest was taken of it.
+	 */
+	uint64_t excess_bytes, excess_most, excess_ns, pace;
+	struct containers *containers; /* NULL: it was not asked, or did not answer */
 };
 
 struct limits {
@@ -97,14 +130,63 @@ static struct known *known_at(struct host_state *s, uint32_t pid)
 	return known;
 }
 
+static uint64_t excess_at(const struct known *known, uint64_t time_ns)
+{
+	double used;
+
+	if (known->excess_bytes == 0 || time_ns <= known->excess_ns)
+		return known->excess_bytes;
+	used = (double)known->pace * (double)(time_ns - known->excess_ns) / 1e9;
+	return used < (double)known->excess_bytes ? known->excess_bytes - (uint64_t)used : 0;
+}
+
+/* Levels rise in jumps: what seemed to be taken may come back, as far as this. */
+#define EXCESS_SWING MIB
+
+/* A level at `time_ns`: what the process grew by and its level did not, it took of the excess. */
+static void use_excess(struct known *known, uint64_t bytes, uint64_t time_ns)
+{
+	double left = (double)known->excess_bytes;
+
+	if (known->excess_bytes > 0 && time_ns > known->excess_ns)
+		left += (double)bytes - (double)known->last_bytes -
+			(double)known->pace * (double)(time_ns - known->excess_ns) / 1e9;
+	if (left > (double)known->excess_most)
+		left = (double)known->excess_most;
+	known->excess_bytes = left > 0 ? (uint64_t)left : 0;
+	known->excess_ns = time_ns;
+	if (known->excess_bytes == 0)
+		known->excess_most = 0;
+	else if (known->excess_most > known->excess_bytes + EXCESS_SWING)
+		known->excess_most = known->excess_bytes + EXCESS_SWING;
+}
+
+/* The level up to `time_ns`: without what looking took, which falls while the level of the process stays. */
+static void fill(const struct known *known, struct host_series *series, uint64_t time_ns)
+{
+	uint64_t at;
+
+	for (at = series->last_ns + HOST_SPAN_NS;
+	     at < time_ns && known->pace > 0 && known->last_bytes > known->excess_bytes &&
+	     excess_at(known, at - HOST_SPAN_NS) > 0;
+	     at += HOST_SPAN_NS)
+		host_series_add(series, at, known->last_bytes - excess_at(known, at), series->steps,
+				series->held);
+}
+
 static void judge_now(const struct host_state *s, const struct known *known,
 		      const struct replay *replay, bool *out_grows, struct host_growth *out)
 {
+	struct host_series whole;
+
 	*out = known->growth;
 	*out_grows = known->grew;
-	if (known->series != NULL)
-		*out_grows = host_growth_judge(known->series, s->last_ns, steps_of(replay),
-					       known->own ? held_by_pools(replay) : 0, out);
+	if (known->series == NULL)
+		return;
+	whole = *known->series;
+	fill(known, &whole, s->last_ns);
+	*out_grows = host_growth_judge(&whole, s->last_ns, steps_of(replay),
+				       known->own ? held_by_pools(replay) : 0, out);
 }
 
 static void take_level(struct host_state *s, const struct replay *replay, struct known *known,
@@ -112,14 +194,17 @@ static void take_level(struct host_state *s, const struct replay *replay, struct
 {
 	if (known->first_bytes == 0)
 		known->first_bytes = bytes;
+	fill(known, known->series, time_ns);
+	use_excess(known, bytes, time_ns);
 	s->now_bytes = s->now_bytes + bytes - known->last_bytes;
 	known->last_bytes = bytes;
 	if (bytes > known->peak_bytes)
 		known->peak_bytes = bytes;
 	if (s->now_bytes > s->peak_bytes)
 		s->peak_bytes = s->now_bytes;
-	host_series_add(known->series, time_ns, bytes, steps_of(replay),
-			known->own ? held_by_pools(replay) : 0);
+	host_series_add(known->series, time_ns,
+			bytes > known->excess_bytes ? bytes - known->excess_bytes : bytes,
+			steps_of(replay), known->own ? held_by_pools(replay) : 0);
 }
 
 static void end_known(struct host_state *s, const struct replay *replay, struct known *known,
@@ -195,12 +280,73 @@ static void take_limit(struct host_state *s, const struct replay *replay,
 		limits->before_ns = s->last_ns;
 }
 
+/* The process has looked, and has more resident by that. */
+static void take_look(struct host_state *s, const struct replay *replay, struct known *known,
+		      const struct event_host_container *look)
+{
+	uint64_t took_ns = look->look_milliseconds * UINT64_C(1000000) + HOST_SPAN_NS;
+	uint64_t left;
+
+	note_time(s, replay);
+	left = excess_at(known, s->last_ns);
+	if (look->level_bytes <= look->look_bytes + left)
+		return;
+	host_series_cap(known->series, s->last_ns > took_ns ? s->last_ns - took_ns : 0,
+			look->level_bytes - look->look_bytes - left);
+	known->pace = host_series_pace(known->series);
+	known->excess_bytes = known->excess_most = look->look_bytes + left;
+	known->excess_ns = s->last_ns;
+	take_level(s, replay, known, look->level_bytes, s->last_ns);
+}
+
+/* What it said before is replaced by the first one of an answer. */
+static void take_container(struct host_state *s, const struct replay *replay,
+			   const struct trace_event *event)
+{
+	struct event_host_container record;
+	struct known *known = NULL;
+	struct container *to;
+	size_t i;
+
+	event_host_container_decode(event->words, &record);
+	for (i = 0; i < s->count; i++) {
+		if (s->all[i].pid == record.pid && !s->all[i].ended)
+			known = &s->all[i];
+	}
+	if (known == NULL || record.rank >= ASKED_CONTAINERS ||
+	    record.text_bytes > event->payload_bytes || record.text_bytes > ASKED_TEXT_MAX)
+		return;
+	/* What looking took, and no answer. */
+	if (record.milliseconds == 0) {
+		take_look(s, replay, known, &record);
+		return;
+	}
+	if (known->containers == NULL)
+		known->containers = calloc(1, sizeof(*known->containers));
+	if (known->containers == NULL)
+		return;
+	if (record.rank == 0)
+		known->containers->count = 0;
+	if (record.rank != known->containers->count || record.text_bytes == 0)
+		return;
+	to = &known->containers->all[known->containers->count++];
+	*to = (struct container){.milliseconds = record.milliseconds,
+				 .items = record.items,
+				 .gained = record.gained,
+				 .gained_bytes = record.gained_bytes,
+				 .resident_bytes = record.resident_bytes};
+	memcpy(to->texts, event->payload, record.text_bytes);
+	to->texts[ASKED_TEXT_MAX - 1] = '\0';
+}
+
 static int host_event(void *state, struct replay *replay, const struct trace_event *event)
 {
 	struct event_host_process process;
 	struct event_host_limit limit;
 
-	if (event->type == EVENT_host_process) {
+	if (event->type == EVENT_host_container) {
+		take_container(state, replay, event);
+	} else if (event->type == EVENT_host_process) {
 		event_host_process_decode(event->words, &process);
 		take_process(state, replay, &process);
 	} else {
@@ -233,6 +379,25 @@ static void keep_series(struct words *words, struct host_series *series)
 			  (series->last_ns - series->start_ns) / series->span_ns >= HOST_SPANS);
 }
 
+static int keep_containers(struct words *words, struct known *known)
+{
+	bool has = known->containers != NULL;
+	size_t i;
+
+	KEEP(words, has);
+	if (words_load(words))
+		known->containers = has ? calloc(1, sizeof(*known->containers)) : NULL;
+	if (!has)
+		return 0;
+	if (known->containers == NULL)
+		return -ENOMEM;
+	words_memory(words, known->containers, sizeof(*known->containers));
+	words->failed |= known->containers->count > ASKED_CONTAINERS;
+	for (i = 0; i < ASKED_CONTAINERS; i++)
+		known->containers->all[i].texts[ASKED_TEXT_MAX - 1] = '\0';
+	return 0;
+}
+
 static int keep_known(struct words *words, struct known *known)
 {
 	KEEP(words, known->pid);
@@ -246,6 +411,12 @@ static int keep_known(struct words *words, struct known *known)
 	KEEP(words, known->last_bytes);
 	KEEP(words, known->share_bytes);
 	KEEP(words, known->ended_ns);
+	KEEP(words, known->excess_bytes);
+	KEEP(words, known->excess_most);
+	KEEP(words, known->excess_ns);
+	KEEP(words, known->pace);
+	if (keep_containers(words, known) < 0)
+		return -ENOMEM;
 	if (words_load(words) && !known->ended) {
 		known->series = calloc(1, sizeof(*known->series));
 		if (known->series == NULL)
@@ -266,8 +437,10 @@ static void host_fini(void *state)
 	struct host_state *s = state;
 	size_t i;
 
-	for (i = 0; i < s->count; i++)
+	for (i = 0; i < s->count; i++) {
 		free(s->all[i].series);
+		free(s->all[i].containers);
+	}
 	free(s->all);
 	*s = (struct host_state){0};
 }
@@ -331,12 +504,75 @@ static void add_process(const struct host_state *s, const struct known *known,
 	}
 }
 
+/* A text of a container; empty: it is malformed. */
+static const char *container_text(const struct container *container, enum container_text which)
+{
+	const char *at = container->texts, *end = at + ASKED_TEXT_MAX;
+	unsigned int i;
+
+	for (i = 0; i < which && at < end; i++)
+		at += strlen(at) + 1;
+	return at < end ? at : "";
+}
+
+static void add_container(struct findings *out, struct finding_host_growth *to,
+			  const struct known *known, const struct container *from)
+{
+	size_t first = FINDINGS_COUNT(out, host_container);
+	struct finding_host_container *added = FINDINGS_ADD(out, host_container);
+	double seconds = (double)from->milliseconds / 1e3;
+
+	if (added == NULL || seconds <= 0)
+		return;
+	*added = (struct finding_host_container){
+		.pid = known->pid,
+		.type = findings_text(out, container_text(from, CONTAINER_TYPE)),
+		.name = findings_text(out, container_text(from, CONTAINER_NAME)),
+		.owner = findings_text(out, container_text(from, CONTAINER_OWNER)),
+		.filled = findings_text(out, container_text(from, CONTAINER_FILLED)),
+		.holds = findings_text(out, container_text(from, CONTAINER_HOLDS)),
+		.cure = findings_text(out, container_text(from, CONTAINER_CURE)),
+		.items = from->items,
+		.items_per_second = (double)from->gained / seconds,
+		.bytes_per_second = (double)from->gained_bytes / seconds,
+	};
+	/* Steps are of about the same length. */
+	if (to->bytes_per_second > 0)
+		added->items_per_step =
+			added->items_per_second * to->bytes_per_step / to->bytes_per_second;
+	if (from->resident_bytes != 0)
+		added->share = (double)from->gained_bytes / (double)from->resident_bytes;
+	added->share = added->share > 1 ? 1 : added->share;
+	if (to->containers.count == 0)
+		to->containers.first = first;
+	to->containers.count++;
+}
+
+/* Of processes of one name one was asked. */
+static void add_containers(struct findings *out, struct finding_host_growth *to,
+			   const struct known *known)
+{
+	const struct finding_host_container *most;
+	struct strbuf text = {0};
+	uint64_t i;
+
+	for (i = 0; i < known->containers->count; i++)
+		add_container(out, to, known, &known->containers->all[i]);
+	if (to->containers.count == 0)
+		return;
+	most = &FINDINGS(out, host_container)[to->containers.first];
+	host_container_sentence(out, most, &text);
+	to->growing = findings_text(out, strbuf_str(&text));
+	to->cure = most->cure;
+	strbuf_fini(&text);
+}
+
 /* The growth of processes of one name, as one; those of this name before `first` have none. */
 static void add_growth(const struct host_state *s, size_t first, struct replay *replay,
 		       struct findings *out)
 {
 	struct finding_host_growth *found = FINDINGS_ADD(out, host_growth);
-	const struct known *named = &s->all[first];
+	const struct known *named = &s->all[first], *asked = NULL;
 	struct strbuf pids = {0};
 	double held = 0;
 	uint64_t start_ns = UINT64_MAX, end_ns = 0;
@@ -354,6 +590,8 @@ static void add_growth(const struct host_state *s, size_t first, struct replay *
 		judge_now(s, known, replay, &grows, &growth);
 		if (!grows)
 			continue;
+		if (known->containers != NULL && known->containers->count > 0)
+			asked = known;
 		found->processes++;
 		found->bytes += growth.bytes;
 		found->bytes_per_step += growth.bytes_per_step;
@@ -374,6 +612,9 @@ static void add_growth(const struct host_state *s, size_t first, struct replay *
 	found->explained = held / (double)found->bytes;
 	found->explained = found->explained > 1 ? 1 : found->explained;
 	strbuf_fini(&pids);
+	found->growing = found->cure = "";
+	if (asked != NULL)
+		add_containers(out, found, asked);
 }
 
 /* Whether an earlier process of this name grows too. */
@@ -470,9 +711,41 @@ const struct analysis analysis_host = {
 	.state_bytes = sizeof(struct host_state),
 	.sample = host_sample,
 	.host = host_event,
-	.version = 2,
+	.version = 3,
 	.keep = host_keep,
 	.judge = host_judge,
 	.text = host_text,
 	.fini = host_fini,
 };
+
+size_t host_growing(const struct analyses *analyses, const struct replay *replay,
+		    struct host_growing *out, size_t most)
+{
+	const struct host_state *s = analyses->state[ANALYSIS_ID_host];
+	size_t count = 0, i, k;
+
+	if (s == NULL || analyses->failed[ANALYSIS_ID_host])
+		return 0;
+	for (i = 0; i < s->count && count < most; i++) {
+		const struct known *known = &s->all[i];
+		struct host_series whole;
+
+		/* Most rise by far too little, which takes no copy to see. */
+		if (known->ended || known->series->count == 0 ||
+		    known->last_bytes <
+			    known->series->spans[known->series->count / 4].low + RISE_LEAST)
+			continue;
+		whole = *known->series;
+		fill(known, &whole, s->last_ns);
+		if (!host_growth_may(&whole, s->last_ns, steps_of(replay)))
+			continue;
+		out[count] = (struct host_growing){.pid = known->pid, .group = count};
+		for (k = 0; k < count && out[count].group == count; k++) {
+			if (out[k].own == known->own && strcmp(out[k].name, known->name) == 0)
+				out[count].group = k;
+		}
+		out[count].own = known->own;
+		out[count++].name = known->name;
+	}
+	return count;
+}

@@ -77,6 +77,35 @@ void host_series_add(struct host_series *series, uint64_t time_ns, uint64_t byte
 	span->held = held;
 }
 
+void host_series_cap(struct host_series *series, uint64_t from_ns, uint64_t bytes)
+{
+	uint64_t since = from_ns > series->start_ns ? from_ns - series->start_ns : 0;
+	uint64_t i;
+
+	for (i = since / series->span_ns; series->count > 0 && i < series->count; i++) {
+		struct host_span *span = &series->spans[i];
+
+		span->low = span->low < bytes ? span->low : bytes;
+		span->high = span->high < bytes ? span->high : bytes;
+	}
+	if (series->last_bytes > bytes)
+		series->last_bytes = bytes;
+}
+
+uint64_t host_series_pace(const struct host_series *series)
+{
+	uint32_t first = series->count / 4, spans = series->count - 1 - first;
+	uint64_t low;
+
+	if (series->count < 2 || spans == 0)
+		return 0;
+	low = series->spans[first].low;
+	if (series->last_bytes <= low)
+		return 0;
+	return (uint64_t)((double)(series->last_bytes - low) * 1e9 /
+			  ((double)spans * (double)series->span_ns));
+}
+
 /* ---- the verdict ---- */
 
 struct part {
@@ -104,15 +133,15 @@ static void cut(const struct host_series *series, uint32_t first, uint32_t count
 	}
 }
 
-/* Rises nearly everywhere, at about the same pace, and more than it swings. */
-static bool climbs(const struct part parts[PARTS])
+/* Rises nearly everywhere, at about the same pace, and more than it swings. `share`: of the bytes that a verdict takes. */
+static bool climbs(const struct part parts[PARTS], double share)
 {
 	double rise = parts[PARTS - 1].low - parts[0].low;
 	double half = parts[PARTS / 2].low - parts[0].low;
 	double later = parts[PARTS - 1].low - parts[PARTS / 2 - 1].low;
 	uint32_t i, low_falls = 0, high_falls = 0;
 
-	if (rise < LEAST_BYTES || rise < LEAST_SHARE * parts[PARTS - 1].low)
+	if (rise < share * LEAST_BYTES || rise < share * LEAST_SHARE * parts[PARTS - 1].low)
 		return false;
 	for (i = 1; i < PARTS; i++) {
 		low_falls += parts[i].low <= parts[i - 1].low;
@@ -134,8 +163,8 @@ static bool climbs(const struct part parts[PARTS])
 	return low_falls <= 1 && high_falls <= 1 && later >= LATER_RISE * half;
 }
 
-bool host_growth_judge(const struct host_series *series, uint64_t end_ns, uint64_t end_steps,
-		       uint64_t end_held, struct host_growth *out)
+static bool judge(const struct host_series *series, uint64_t end_ns, uint64_t end_steps,
+		  uint64_t end_held, double share, struct host_growth *out)
 {
 	struct host_series whole = *series;
 	struct part parts[PARTS];
@@ -150,7 +179,8 @@ bool host_growth_judge(const struct host_series *series, uint64_t end_ns, uint64
 	/* The last span is not over. */
 	first = whole.count / 4;
 	count = whole.count - 1 - first;
-	if (whole.count < 2 || count < LEAST_SPANS || count * whole.span_ns < LEAST_NS)
+	if (whole.count < 2 || count < share * LEAST_SPANS ||
+	    (double)(count * whole.span_ns) < share * LEAST_NS)
 		return false;
 	cut(&whole, first, count, parts);
 	*out = (struct host_growth){
@@ -158,7 +188,7 @@ bool host_growth_judge(const struct host_series *series, uint64_t end_ns, uint64
 		.to_ns = whole.start_ns + (uint64_t)(whole.count - 1) * whole.span_ns,
 		.steps = whole.spans[whole.count - 1].steps - whole.spans[first].steps,
 	};
-	if ((whole.steps != 0 && out->steps < LEAST_STEPS) || !climbs(parts))
+	if ((whole.steps != 0 && (double)out->steps < share * LEAST_STEPS) || !climbs(parts, share))
 		return false;
 	/* From the first part to the last are as many parts less one. */
 	out->bytes = (uint64_t)((parts[PARTS - 1].low - parts[0].low) * PARTS / (PARTS - 1));
@@ -169,4 +199,17 @@ bool host_growth_judge(const struct host_series *series, uint64_t end_ns, uint64
 	if (out->steps > 0)
 		out->bytes_per_step = (double)out->bytes / (double)out->steps;
 	return true;
+}
+
+bool host_growth_judge(const struct host_series *series, uint64_t end_ns, uint64_t end_steps,
+		       uint64_t end_held, struct host_growth *out)
+{
+	return judge(series, end_ns, end_steps, end_held, 1, out);
+}
+
+bool host_growth_may(const struct host_series *series, uint64_t end_ns, uint64_t end_steps)
+{
+	struct host_growth growth;
+
+	return judge(series, end_ns, end_steps, 0, 0.5, &growth);
 }

@@ -53,8 +53,17 @@ struct host_growth {
 void host_series_add(struct host_series *series, uint64_t time_ns, uint64_t bytes, uint64_t steps,
 		     uint64_t held);
 
+/* Levels from `from_ns` on were at most this. */
+void host_series_cap(struct host_series *series, uint64_t from_ns, uint64_t bytes);
+
+/* What it rose by in a second, on average and without the warm-up; 0: it did not. */
+uint64_t host_series_pace(const struct host_series *series);
+
 /* With the last level up to `end_ns`. True: it grows, and `out` says how. */
 bool host_growth_judge(const struct host_series *series, uint64_t end_ns, uint64_t end_steps,
 		       uint64_t end_held, struct host_growth *out);
+
+/* The same rule with half of the time, the bytes and the steps: reason enough to ask the process, and no verdict. */
+bool host_growth_may(const struct host_series *series, uint64_t end_ns, uint64_t end_steps);
 
 #endif

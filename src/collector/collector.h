@@ -69,6 +69,8 @@ extern MSCOPE_HIDDEN union collector_switch collector_switch;
 /* What the process writes to. Set up by collector_attach_slow(), replaced in a forked child. */
 struct collector {
 	struct trace_header *header; /* mapping of the whole raw file, NULL: none */
+	/* What the engine asks of any process of the session, NULL: no session was seen. A forked child has its parent's. */
+	struct asked *asked;
 	uint64_t mapped_bytes;
 	uint32_t chunks_mapped; /* chunks that the mapping has room for */
 	uint32_t salt;		/* trace_header.salt, which the program may overwrite */

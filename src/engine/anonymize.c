@@ -266,6 +266,7 @@ static void put_record(struct rewriting *w, const uint8_t *record, size_t bytes)
 		break;
 	case EVENT_note: /* free words, which may name anything */
 	case EVENT_keeper:
+	case EVENT_host_container:
 		break;
 	case EVENT_thread:
 		strbuf_add(&w->out, record, bytes);

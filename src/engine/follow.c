@@ -16,6 +16,7 @@
 #include "base/vendors.h"
 #include "engine/barrier.h"
 #include "engine/cards.h"
+#include "engine/host_question.h"
 #include "engine/keeper_question.h"
 #include "engine/oom_watch.h"
 #include "engine/sampler_process.h"
@@ -43,6 +44,7 @@ struct follow {
 	struct cards cards;
 	uint64_t hosts_sampled_ns;
 	struct host_table table;
+	struct host_question question;
 };
 
 /* What all processes but this one use of a device. */
@@ -178,6 +180,7 @@ static void sample_hosts(struct follow *follow)
 		host_family_look(&item->host, &follow->table, item->pipeline.run, item->process.pid,
 				 now);
 	}
+	host_question_look(&follow->question, &follow->runs, now);
 }
 
 /* The driver is asked once a process uses a device. */
@@ -339,6 +342,7 @@ struct follow *follow_new(struct session_place *place, const struct follow_ops *
 		(void)sampler_wait(&follow->sampler, FOLLOW_FIRST_SAMPLE_MS, take_sample, follow);
 	}
 	bus_guard(); /* a process can cut the trace that we have mapped */
+	follow->question.place = place;
 	runs_init(&follow->runs, place, true, &ops->runs);
 	return follow;
 }
@@ -350,6 +354,7 @@ void follow_free(struct follow *follow)
 	runs_fini(&follow->runs);
 	sampler_stop(&follow->sampler);
 	host_table_fini(&follow->table);
+	host_question_fini(&follow->question);
 	free(follow);
 }
 

@@ -18,6 +18,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "sink/project.h"
+#include "trace/asked.h"
 
 #define SESSION_PREFIX	".msmemscope_"
 #define SESSION_POINTER ".where"
@@ -119,6 +120,33 @@ static int map_session(const struct session *wanted, struct session_place *place
 		session_unlock(place);
 	(void)close(fd);
 	return r;
+}
+
+/* Without it nothing is asked of processes, so a failure is none of the session. */
+static void make_asked(const struct session_place *place)
+{
+	static const struct asked empty;
+	int fd = openat(place->dir_fd, ASKED_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return;
+	if (write(fd, &empty, sizeof(empty)) != (ssize_t)sizeof(empty))
+		(void)unlinkat(place->dir_fd, ASKED_FILE, 0);
+	(void)close(fd);
+}
+
+struct asked *session_asked(const struct session_place *place)
+{
+	int fd = openat(place->dir_fd, ASKED_FILE, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat st;
+	void *p = MAP_FAILED;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct asked))
+		p = mmap(NULL, sizeof(struct asked), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	(void)close(fd);
+	return p == MAP_FAILED ? NULL : p;
 }
 
 const char *session_choose(const char *output, const char *trace_dir, struct session_place *place)
@@ -229,6 +257,8 @@ int session_create(const struct session *wanted, const char *trace_dir, struct s
 			(void)error_set(err, r, "cannot write to %s: %s", parent,
 					mscope_status_str(r));
 	}
+	if (r == 0)
+		make_asked(out);
 	if (r == 0 && out->elsewhere) {
 		r = write_pointer(out, wanted->output, name, err);
 		if (r < 0)

@@ -20,6 +20,8 @@
 #include "base/status.h"
 #include "trace/session.h"
 
+struct asked;
+
 struct session_place {
 	char directory[SESSION_PATH_MAX]; /* absolute; for messages and for the program */
 	char files[32];			  /* the same by our descriptor, for every access of ours */
@@ -45,6 +47,9 @@ int session_create(const struct session *wanted, const char *trace_dir, struct s
  * relative, and lead over symbolic links to its parent.
  */
 int session_open(const char *directory, struct session_place *out, struct mscope_error *err);
+
+/* What processes are asked (trace/asked.h), mapped for reading and writing; NULL: it is not there. */
+struct asked *session_asked(const struct session_place *place);
 
 /* Takes the lock unless it is ours; -EBUSY when another engine holds it. */
 int session_lock(struct session_place *place);

@@ -245,6 +245,8 @@ size_t host_risen(const struct findings *found, const struct finding_host_proces
 /* The same in words, where nothing says that they grow without end; else nothing. No newline. */
 void host_rise_brief(const struct findings *found, struct strbuf *out);
 
+void host_container_sentence(const struct findings *found,
+			     const struct finding_host_container *container, struct strbuf *out);
 void host_growth_sentence(const struct findings *found, const struct finding_host_growth *growth,
 			  struct strbuf *out);
 

@@ -54,6 +54,36 @@ static const char *pid_word(const struct finding_host_growth *growth)
 	return growth->processes == 1 ? "pid" : "pids";
 }
 
+void host_container_sentence(const struct findings *found,
+			     const struct finding_host_container *container, struct strbuf *out)
+{
+	bool by_step = container->items_per_step > 0;
+	double rate = by_step ? container->items_per_step : container->items_per_second;
+
+	(void)found;
+	/* Whose attribute it is, else where its name begins. The cache of a function has none. */
+	if (container->name[0] == '\0')
+		strbuf_add_str(out, container->owner);
+	else if (strncmp(container->owner, "class ", 6) == 0 &&
+		 strncmp(container->owner, "class attribute ", 16) != 0)
+		strbuf_addf(out, "%s `%s` of %s", container->type, container->name,
+			    container->owner);
+	else
+		strbuf_addf(out, "%s `%s` (%s)", container->type, container->name,
+			    container->owner);
+	strbuf_add_str(out, ", ");
+	say_count(out, container->items, "item");
+	strbuf_addf(out, rate < 9.95 ? ", +%.1f per %s" : ", +%.0f per %s", rate,
+		    by_step ? "step" : "second");
+	if (container->filled[0] != '\0')
+		strbuf_addf(out, ", filled at %s", container->filled);
+}
+
+static bool is_known(const char *text)
+{
+	return text != NULL && text[0] != '\0';
+}
+
 void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *out)
 {
 	growth_name(growth, out);
@@ -65,7 +95,11 @@ void host_growth_brief(const struct finding_host_growth *growth, struct strbuf *
 	if (growth->explained >= 0.01)
 		strbuf_addf(out, " Recorded blocks of the CPU account for %.0f %% of it.",
 			    100 * growth->explained);
-	if (is_loader(growth))
+	if (is_known(growth->growing)) {
+		strbuf_addf(out, "\n  growing: %s", growth->growing);
+		if (is_known(growth->cure))
+			strbuf_addf(out, "\n  cure: %s", growth->cure);
+	} else if (is_loader(growth))
 		strbuf_add_str(out, " Look at the lists, dicts and caches that the Dataset fills.");
 	else if (growth->explained < 0.5)
 		strbuf_add_str(out, " Look for growing Python lists and dicts, NumPy arrays and "
@@ -120,8 +154,13 @@ void host_growth_sentence(const struct findings *found, const struct finding_hos
 		strbuf_addf(out, "; recorded blocks of the CPU account for %.0f %% of it",
 			    100 * growth->explained);
 	strbuf_add_char(out, '.');
-	if (is_loader(growth))
+	if (is_known(growth->growing)) {
+		strbuf_addf(out, " Growing: %s.", growth->growing);
+		if (is_known(growth->cure))
+			strbuf_addf(out, " Cure: %s.", growth->cure);
+	} else if (is_loader(growth)) {
 		strbuf_add_str(out, " Look at the lists, dicts and caches that the Dataset fills.");
+	}
 }
 
 void host_kill_sentence(const struct findings *found, const struct finding_host_kill *kill,

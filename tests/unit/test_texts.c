@@ -167,6 +167,16 @@ static void growth_of_the_host_is_told_by_step_or_by_second(void **state)
 		  .steps = 1},
 		 "RSS of 2 DataLoader workers (pids 8, 9) grows: +1.0 MiB per step together, 9.0 MiB in 1 step. Look at the lists, dicts and caches that the "
 		 "Dataset fills."},
+		{{.name = "pt_data_worker",
+		  .processes = 1,
+		  .pids = "8",
+		  .bytes = 9 * MIB,
+		  .bytes_per_step = MIB,
+		  .steps = 9,
+		  .growing = "list `rows` of class Store (a.py:1), 9 items, +1.0 per step",
+		  .cure = "clear it"},
+		 "RSS of 1 DataLoader worker (pid 8) grows: +1.0 MiB per step, 9.0 MiB in 9 steps. Growing: list `rows` of class Store (a.py:1), 9 items, "
+		 "+1.0 per step. Cure: clear it."},
 	};
 	struct strbuf text = {0};
 	size_t i;
@@ -174,6 +184,45 @@ static void growth_of_the_host_is_told_by_step_or_by_second(void **state)
 	(void)state;
 	for (i = 0; i < MSCOPE_COUNT(all); i++) {
 		host_growth_sentence(NULL, &all[i].growth, &text);
+		assert_text(&text, all[i].says);
+	}
+}
+
+static void containers_are_told_by_whose_they_are(void **state)
+{
+	static const struct {
+		struct finding_host_container container;
+		const char *says;
+	} all[] = {
+		{{.type = "list",
+		  .name = "rows",
+		  .owner = "class Store (a.py:1)",
+		  .filled = "a.py:9",
+		  .items = 3120,
+		  .items_per_step = 20.3,
+		  .items_per_second = 7},
+		 "list `rows` of class Store (a.py:1), 3,120 items, +20 per step, filled at a.py:9"},
+		{{.type = "list",
+		  .name = "Store.rows",
+		  .owner = "class attribute of Store in a.py",
+		  .filled = "",
+		  .items = 1,
+		  .items_per_second = 0.25},
+		 "list `Store.rows` (class attribute of Store in a.py), 1 item, +0.2 per second"},
+		{{.type = "cache",
+		  .name = "",
+		  .owner = "functools.lru_cache of f() defined at a.py:3",
+		  .filled = "",
+		  .items = 12,
+		  .items_per_second = 9.96},
+		 "functools.lru_cache of f() defined at a.py:3, 12 items, +10 per second"},
+	};
+	struct strbuf text = {0};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(all); i++) {
+		host_container_sentence(NULL, &all[i].container, &text);
 		assert_text(&text, all[i].says);
 	}
 }
@@ -390,6 +439,7 @@ int main(void)
 		cmocka_unit_test(a_report_has_all_call_sites_and_steps),
 		cmocka_unit_test(without_waste_one_line_says_why),
 		cmocka_unit_test(growth_of_the_host_is_told_by_step_or_by_second),
+		cmocka_unit_test(containers_are_told_by_whose_they_are),
 		cmocka_unit_test(kills_name_the_limit_and_who_ended),
 		cmocka_unit_test(processes_of_the_host_are_listed_from_two_on),
 		cmocka_unit_test(a_short_rise_of_workers_is_told),

@@ -117,6 +117,14 @@ static void leave_parent(struct trace_header *inherited, uint64_t bytes, uint8_t
 	(void)munmap(inherited, bytes);
 }
 
+/* What the engine asks of processes; a forked child has its parent's. */
+static void map_asked(bool forked)
+{
+	if (!forked || collector.asked == NULL)
+		session_map_asked(collector.path_scratch, sizeof(collector.path_scratch),
+				  collector.session);
+}
+
 /* For the one thread whose task it is. Returns the new state. */
 static uint32_t attach(void)
 {
@@ -174,6 +182,7 @@ static uint32_t attach(void)
 		return unrecorded_begin(UNRECORDED_SESSION, errno) ? RECORDING_BROKEN
 								   : RECORDING_OFF;
 	memcpy(collector.session_path, collector.path_scratch, sizeof(collector.session_path));
+	map_asked(inherited != NULL);
 	unrecorded_know(session->unrecorded, session->unrecorded_cookie);
 	control_read(session);
 	r = writers_setup();

@@ -25,6 +25,9 @@ bool session_is_disabled(void);
  */
 struct session *session_map(char *path, size_t path_bytes, const char *directory);
 
+/* Maps what the engine asks of the processes of that session (trace/asked.h); without it nothing is asked. */
+void session_map_asked(char *path, size_t path_bytes, const char *directory);
+
 /* What the session in `directory` wants of Python code; false when there is none or we are switched off. */
 bool session_wants(const char *directory, uint32_t *out_wants);
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "collector/sys.h"
+#include "trace/asked.h"
 
 struct session *session_map(char *path, size_t path_bytes, const char *directory)
 {
@@ -38,6 +39,26 @@ struct session *session_map(char *path, size_t path_bytes, const char *directory
 		return NULL;
 	}
 	return session;
+}
+
+void session_map_asked(char *path, size_t path_bytes, const char *directory)
+{
+	struct asked *before = collector.asked;
+	void *p;
+	int fd;
+
+	(void)snprintf(path, path_bytes, "%s/%s", directory, ASKED_FILE);
+	fd = sys_open(path, O_RDWR | O_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	if (lseek(fd, 0, SEEK_END) >= (off_t)sizeof(*before)) {
+		/* In place of the one of an earlier session, which a thread may be reading. */
+		p = mmap(before, sizeof(*before), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | (before != NULL ? MAP_FIXED : 0), fd, 0);
+		if (p != MAP_FAILED)
+			collector.asked = p;
+	}
+	sys_close(fd);
 }
 
 bool session_is_disabled(void)
@@ -76,6 +97,7 @@ MSCOPE_COLD bool session_wants_host(void)
 	if (session != NULL) {
 		wanted = session->host != 0;
 		(void)munmap(session, sizeof(*session));
+		session_map_asked(path, sizeof(path), directory);
 	}
 	errno = saved_errno;
 	return wanted;

@@ -6,6 +6,7 @@
  *     mscope_referrers()    the objects that refer to one of some others: one walk over all objects, whatever the number of others
  *     mscope_saved()        which memory the node of an autograd graph has saved; PyTorch itself would unpack it, which runs hooks of
  *                           the program (checkpointing computes a whole forward again)
+ *     mscope_containers()   the lists, dicts, sets and deques that have many items, by identity and length
  *     mscope_frame_slots()  the variables of a frame that are one of some objects; the interpreter itself would copy all of
  *                           them into a dictionary, which keeps them alive
  *
@@ -15,6 +16,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "collector/api.h"
 #include "collector/interp/interpreter.h"
@@ -32,9 +34,10 @@
 #define FRAME_LOCALS_3_10 352u
 #define FRAME_INNER	  24u
 
-#define IDS_MAX	    4096u
-#define TABLE_SLOTS (4u * IDS_MAX)
-#define TYPE_SLOTS  1024u
+#define FRAME_SLOTS_MAX 4096u
+#define IDS_MAX		4096u
+#define TABLE_SLOTS	(4u * IDS_MAX)
+#define TYPE_SLOTS	1024u
 
 typedef int visit_function(struct py_object *object, void *arg);
 typedef int traverse_function(struct py_object *self, visit_function *visit, void *arg);
@@ -300,6 +303,129 @@ MSCOPE_EXPORT int32_t mscope_referrers(void *objects, const uint64_t *ids, uint3
 	return r < 0 ? r : (int32_t)all.count;
 }
 
+/* ---- containers ---- */
+
+#define FLAG_LIST (UINT64_C(1) << 25) /* Py_TPFLAGS_LIST_SUBCLASS */
+#define FLAG_DICT (UINT64_C(1) << 29) /* Py_TPFLAGS_DICT_SUBCLASS */
+
+/* Objects between two readings of the clock. */
+#define CLOCK_OBJECTS 16384u
+
+#define SIZES(X)                                                                                   \
+	X(PyObject_Size, intptr_t, (struct py_object *))                                           \
+	X(PyDict_Size, intptr_t, (struct py_object *))                                             \
+	X(PySet_Size, intptr_t, (struct py_object *))                                              \
+	X(PyObject_GC_IsTracked, int, (struct py_object *))
+
+static struct {
+	bool tried, usable;
+	const void *dict_type, *set_type;
+#define X(name, return_type, parameters) return_type(*name) parameters;
+	SIZES(X)
+#undef X
+} sizes;
+
+static MSCOPE_COLD bool sizes_find(void)
+{
+	if (sizes.tried)
+		return sizes.usable;
+	sizes.tried = true;
+	sizes.dict_type = lookup_symbol("PyDict_Type");
+	sizes.set_type = lookup_symbol("PySet_Type");
+#define X(name, return_type, parameters)                                                           \
+	sizes.name = (return_type(*) parameters)lookup_symbol(#name);                              \
+	if (sizes.name == NULL)                                                                    \
+		return false;
+	SIZES(X)
+#undef X
+	sizes.usable = sizes.dict_type != NULL && sizes.set_type != NULL;
+	return sizes.usable;
+}
+
+struct containers {
+	const void *deque_type;
+	struct py_object *out; /* not NULL: objects that the table has are put there */
+	uint64_t *pairs;
+	uint32_t least, room, count;
+	uint32_t passed; /* objects since the clock was read */
+	uint64_t ends_ns;
+	int error;
+};
+
+static uint64_t thread_ns(void)
+{
+	struct timespec time;
+
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Items, without code of the program; negative: it is no container. Of deques only those whose type is exactly that. */
+static intptr_t items_of(const struct containers *all, struct py_object *object)
+{
+	const void *type = type_of(object);
+	uint64_t flags = type_word(type, TYPE_FLAGS);
+
+	if (flags & FLAG_LIST)
+		return python.PyList_Size(object);
+	if (flags & FLAG_DICT)
+		return sizes.PyDict_Size(object);
+	if (type == sizes.set_type)
+		return sizes.PySet_Size(object);
+	return type == all->deque_type ? sizes.PyObject_Size(object) : -1;
+}
+
+static void take_container(struct containers *all, struct py_object *object)
+{
+	intptr_t items = items_of(all, object);
+	const uint16_t *index;
+
+	if (items < (intptr_t)all->least || all->error != 0)
+		return;
+	if (all->out != NULL) {
+		index = table_get((uint64_t)(uintptr_t)object);
+		if (index != NULL && python.PyList_Append(all->out, object) < 0)
+			all->error = -ENOMEM;
+		return;
+	}
+	if (all->count == all->room) {
+		all->error = -E2BIG;
+		return;
+	}
+	all->pairs[2 * all->count] = (uint64_t)(uintptr_t)object;
+	all->pairs[2 * all->count++ + 1] = (uint64_t)items;
+}
+
+/* The garbage collector does not know dicts that have nothing but texts, numbers and arrays: they are met where they are referred to. */
+static int take_untracked(struct py_object *referred, void *arg)
+{
+	struct containers *all = arg;
+
+	if (referred != NULL && type_of(referred) == sizes.dict_type &&
+	    !sizes.PyObject_GC_IsTracked(referred))
+		take_container(all, referred);
+	return 0;
+}
+
+static int visit_containers(struct py_object *object, void *arg)
+{
+	struct containers *all = arg;
+	uint64_t function = type_word(type_of(object), TYPE_TRAVERSE);
+	traverse_function *traverse;
+
+	take_container(all, object);
+	if (function != 0) {
+		memcpy(&traverse, &function, sizeof(traverse));
+		(void)traverse(object, take_untracked, all);
+	}
+	if (++all->passed >= CLOCK_OBJECTS) {
+		all->passed = 0;
+		if (thread_ns() >= all->ends_ns)
+			all->error = all->error == 0 ? -ETIME : all->error;
+	}
+	return all->error == 0;
+}
+
 /* ---- frames ---- */
 
 /* Where the variables of a frame lie; NULL: not known. */
@@ -344,6 +470,116 @@ MSCOPE_EXPORT int32_t mscope_frame_slots(void *frame, uint32_t slots, const uint
 		}
 	}
 	return r < 0 ? r : (int32_t)found;
+}
+
+/* By identity, in place: nothing of the program's memory is taken. */
+static void sort_pairs(uint64_t (*pairs)[2], uint32_t count)
+{
+	uint32_t start = count / 2, end = count;
+
+	while (end > 1) {
+		uint32_t at, child;
+		uint64_t moved[2];
+
+		if (start > 0) {
+			memcpy(moved, pairs[--start], sizeof(moved));
+		} else {
+			memcpy(moved, pairs[--end], sizeof(moved));
+			memcpy(pairs[end], pairs[0], sizeof(moved));
+		}
+		for (at = start; (child = 2 * at + 1) < end; at = child) {
+			child += child + 1 < end && pairs[child + 1][0] > pairs[child][0];
+			if (pairs[child][0] <= moved[0])
+				break;
+			memcpy(pairs[at], pairs[child], sizeof(moved));
+		}
+		memcpy(pairs[at], moved, sizeof(moved));
+	}
+}
+
+MSCOPE_EXPORT int32_t mscope_gains(const uint64_t *before, uint32_t before_count,
+				   const uint64_t *now, uint32_t now_count, uint64_t out,
+				   uint32_t room)
+{
+	uint64_t(*gains)[3] = (uint64_t(*)[3])(uintptr_t)out;
+	uint32_t i, k = 0, found = 0;
+
+	for (i = 0; i < now_count; i++) {
+		const uint64_t *one = now + 2 * (size_t)i;
+		uint64_t known;
+		uint32_t at;
+
+		while (k < before_count && before[2 * (size_t)k] < one[0])
+			k++;
+		known = k < before_count && before[2 * (size_t)k] == one[0]
+				? before[2 * (size_t)k + 1]
+				: UINT64_MAX;
+		/* A dict that several objects refer to was met several times. */
+		if (one[1] <= known || known == UINT64_MAX || (i > 0 && one[0] == one[-2]))
+			continue;
+		/* By what it gained, the most first; the least of too many is left out. */
+		if (found == room && gains[room - 1][2] >= one[1] - known)
+			continue;
+		at = found < room ? found++ : room - 1;
+		for (; at > 0 && gains[at - 1][2] < one[1] - known; at--)
+			memcpy(gains[at], gains[at - 1], sizeof(gains[at]));
+		gains[at][0] = one[0];
+		gains[at][1] = one[1];
+		gains[at][2] = one[1] - known;
+	}
+	return (int32_t)found;
+}
+
+static void visit_frame(struct containers *all, void *frame, uint64_t slots)
+{
+	uintptr_t tag = interp.at.minor > 13 ? 3 : 0;
+	const char *locals = locals_of(frame);
+	uint64_t i;
+
+	if (locals == NULL || slots > FRAME_SLOTS_MAX ||
+	    !memory_readable(locals, (size_t)slots * 8 + 8))
+		return;
+	for (i = 0; i < slots; i++) {
+		uint64_t value = interp_u64(locals, (uint32_t)i * 8);
+
+		/* Numbers may stand in the slot itself. */
+		if (value != 0 && (value & tag) != tag)
+			(void)take_untracked(
+				(struct py_object *)(uintptr_t)(value & ~(uint64_t)tag), all);
+	}
+}
+
+MSCOPE_EXPORT int32_t mscope_containers(void *objects, void *frames, const uint64_t *slots,
+					void *deque, uint32_t least, uint32_t most_ms,
+					uint64_t pairs, uint32_t room, void *out)
+{
+	struct containers all = {.deque_type = deque,
+				 .pairs = (uint64_t *)(uintptr_t)pairs,
+				 .least = least,
+				 .room = room,
+				 .ends_ns = thread_ns() + (uint64_t)most_ms * 1000000};
+	intptr_t count, i;
+	int r = 0;
+
+	if (!python_find() || !sizes_find())
+		return -ENOSYS;
+	if (python.PyList_Size(out) >= 0) {
+		all.out = out;
+		r = table_fill(all.pairs, room, NULL, 0);
+	}
+	python.PyErr_Clear();
+	count = python.PyList_Size(frames);
+	for (i = 0; i < count && r == 0; i++)
+		visit_frame(&all, python.PyList_GetItem(frames, i), slots[i]);
+	if (r == 0)
+		r = each_object(objects, visit_containers, &all);
+	if (all.error == -ENOMEM)
+		python.PyErr_Clear();
+	if (r == 0)
+		r = all.error;
+	if (all.out == NULL)
+		sort_pairs((uint64_t(*)[2])(uintptr_t)pairs, all.count);
+	return r < 0 && (r != -ETIME || all.out != NULL) ? r : (int32_t)all.count;
 }
 
 /* ---- nodes of PyTorch's graph ---- */

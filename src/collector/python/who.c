@@ -96,10 +96,11 @@ int python_ask_who(uint32_t number)
 
 /* enum answer_turn, and the process that it is about: a forked child has its parent's. */
 static _Atomic uint32_t turn, turn_pid;
+static _Atomic uint32_t turn_to; /* enum answer_to */
 
 enum answer_turn python_answer_turn(void)
 {
-	if (atomic_load(&turn_pid) != collector.pid)
+	if (atomic_load(&turn_pid) != sys_getpid())
 		return TURN_NOBODY;
 	return (enum answer_turn)atomic_load(&turn);
 }
@@ -115,7 +116,9 @@ static int answer(void)
 {
 	int r = 0;
 
-	if (recording_now() == RECORDING_ON && !refused_lately())
+	if (atomic_load(&turn_to) == ANSWER_CONTAINERS)
+		r = call("containers");
+	else if (recording_now() == RECORDING_ON && !refused_lately())
 		r = call("answer");
 	atomic_store(&turn, TURN_NOBODY);
 	return r;
@@ -141,13 +144,14 @@ static int answer_pending(void *number)
 	return 0;
 }
 
-int python_ask_answer(void)
+int python_ask_answer(enum answer_to to)
 {
 	if (!find_functions() || !python.Py_IsInitialized())
 		return -ENOSYS;
 	if (python_answer_turn() != TURN_NOBODY)
 		return -EBUSY;
-	atomic_store(&turn_pid, collector.pid);
+	atomic_store(&turn_pid, sys_getpid());
+	atomic_store(&turn_to, to);
 	atomic_store(&turn, TURN_MAIN);
 	if (python.Py_AddPendingCall(answer_pending, NULL) == 0)
 		return 0;

@@ -11,11 +11,19 @@
  */
 int python_ask_who(uint32_t number);
 
+/* Functions of the package that answer the engine. */
+enum answer_to {
+	/* Its question in the header of the trace. */
+	ANSWER_KEEPERS = 0,
+	/* That in the session, trace/asked.h: also to a process without a trace. */
+	ANSWER_CONTAINERS = 1,
+};
+
 /*
- * The same for the engine's question in the header, which is answered once. python_answer_turn() says who is at it. -EBUSY also while
- * another question is being answered.
+ * The same for a question of the engine, which is answered once. python_answer_turn() says who is at it. -EBUSY also while another
+ * question is being answered.
  */
-int python_ask_answer(void);
+int python_ask_answer(enum answer_to to);
 
 enum answer_turn {
 	TURN_NOBODY = 0,

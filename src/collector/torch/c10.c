@@ -298,6 +298,7 @@ MSCOPE_EXPORT bool _ZN3c1022memoryProfilingEnabledEv(void)
 {
 	hook__ZN3c1022memoryProfilingEnabledEv *original;
 
+	torch_notice_asked();
 	if (wants_host() || collector.own_session)
 		return true;
 	original = HOOK_ORIGINAL(_ZN3c1022memoryProfilingEnabledEv);

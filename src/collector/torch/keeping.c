@@ -15,16 +15,25 @@
  * A program without steps asks nothing. The engine judges it by itself, ever more rarely (engine/keeper_question.c), and where it finds
  * that a call site leaks or may leak, the question stands in the header. The next allocation of any thread notices it, by a comparison.
  * The answer is then given where the interpreter lets foreign code run (python/who.c): not in the hook.
+ *
+ * In the same way a process whose host memory grows, with or without a trace, is asked which of its containers grow (trace/asked.h,
+ * engine/host_question.c, python/msmemscope/_containers.py).
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "collector/api.h"
 #include "collector/process/process.h"
 #include "collector/python/who.h"
+#include "collector/quiet.h"
 #include "collector/record/hot.h"
 #include "collector/record/refused.h"
+#include "collector/sys.h"
 #include "collector/torch/torch.h"
+#include "trace/asked.h"
 
 /* Steps before the engine is asked for the first time: what it says of fewer is "suspect" at best. */
 #define FIRST_STEP 4u
@@ -97,31 +106,37 @@ MSCOPE_EXPORT uint32_t mscope_due(void)
 	return DUE_ASK;
 }
 
+/* A kind of question. */
+struct asking {
+	enum answer_to to;
+	_Atomic uint32_t *taken; /* number of the one that was answered, or cannot be */
+	/* The one that the interpreter was asked for last, and when. */
+	_Atomic uint32_t asked;
+	_Atomic uint64_t asked_ns;
+};
+
 /* The interpreter is asked to answer, or was and has not yet. Several threads may come. */
-static void pass_on(uint32_t number)
+static void pass_on(struct asking *asking, uint32_t number)
 {
-	/* The question that it was asked for last, and when. */
-	static _Atomic uint32_t asked;
-	static _Atomic uint64_t asked_ns;
 	int r;
 
 	if (refused_lately())
 		return;
-	if (atomic_exchange(&asked, number) != number) {
-		atomic_store(&asked_ns, clock_ns());
-		r = python_ask_answer();
+	if (atomic_exchange(&asking->asked, number) != number) {
+		atomic_store(&asking->asked_ns, clock_ns());
+		r = python_ask_answer(asking->to);
 		if (r == -EBUSY)
-			atomic_store(&asked, 0);
+			atomic_store(&asking->asked, 0);
 		else if (r < 0)
-			atomic_store(&torch_question_taken, number);
+			atomic_store(asking->taken, number);
 		return;
 	}
 	switch (python_answer_turn()) {
 	case TURN_NOBODY: /* it was answered, or could not be */
-		atomic_store(&torch_question_taken, number);
+		atomic_store(asking->taken, number);
 		return;
 	case TURN_MAIN:
-		if (clock_ns() - atomic_load(&asked_ns) >= MAIN_NS)
+		if (clock_ns() - atomic_load(&asking->asked_ns) >= MAIN_NS)
 			python_answer_aside();
 		return;
 	case TURN_TAKEN:
@@ -133,6 +148,7 @@ MSCOPE_COLD void torch_question_slow(void)
 {
 	const struct trace_header *header = collector.header;
 	uint32_t number = atomic_load_explicit(&header->question.number, memory_order_acquire);
+	static struct asking asking = {.to = ANSWER_KEEPERS, .taken = &torch_question_taken};
 	int saved_errno = errno;
 
 	/* Odd: the engine is still writing it. Where steps end, each of them looks. */
@@ -142,8 +158,109 @@ MSCOPE_COLD void torch_question_slow(void)
 	if (number == 0)
 		atomic_store(&torch_question_taken, 0);
 	else
-		pass_on(number);
+		pass_on(&asking, number);
 	errno = saved_errno;
+}
+
+/* ---- which containers grow ---- */
+
+_Atomic uint32_t torch_asked_taken;
+
+/* As the engine reads it. The main thread's file: qemu-user answers for /proc/self/stat itself, with a start time of its own. */
+static uint64_t start_ticks(uint32_t pid)
+{
+	char text[1024], *at;
+	ssize_t got = -1;
+	int fd, field;
+
+	(void)snprintf(text, sizeof(text), "/proc/self/task/%u/stat", pid);
+	fd = sys_open(text, O_RDONLY | O_CLOEXEC, 0);
+	if (fd >= 0) {
+		got = sys_read(fd, text, sizeof(text) - 1);
+		sys_close(fd);
+	}
+	text[got > 0 ? got : 0] = '\0';
+	/* The name in the second field may hold anything: the start time is the 20th after it. */
+	at = strrchr(text, ')');
+	for (field = 2; field < 22 && at != NULL; field++)
+		at = strchr(at + 1, ' ');
+	return at == NULL ? 0 : strtoull(at, NULL, 10);
+}
+
+static bool is_asked(const struct asked *asked, uint32_t pid)
+{
+	return asked->pid == pid &&
+	       (asked->start_ticks == 0 || asked->start_ticks == start_ticks(pid));
+}
+
+MSCOPE_COLD void torch_asked_slow(void)
+{
+	static struct asking asking = {.to = ANSWER_CONTAINERS, .taken = &torch_asked_taken};
+	const struct asked *asked = collector.asked;
+	/* Pairs with the store in ask() of the engine's host_question.c. */
+	uint32_t number = atomic_load_explicit(&asked->number, memory_order_acquire);
+	uint32_t pid = quiet_is_on() ? 0 : sys_getpid();
+	int saved_errno = errno;
+
+	if (pid != 0 && asked->pid == pid &&
+	    (atomic_load(&asking.asked) == number || is_asked(asked, pid)))
+		pass_on(&asking, number);
+	else
+		atomic_store(&torch_asked_taken, number);
+	errno = saved_errno;
+}
+
+MSCOPE_EXPORT void mscope_looked(uint64_t level_bytes, uint64_t look_bytes, uint32_t milliseconds)
+{
+	struct asked *asked = collector.asked;
+	struct asked_look *look;
+	uint32_t number;
+
+	if (asked == NULL)
+		return;
+	number = atomic_fetch_add(&asked->looks, 1);
+	look = &asked->look[number % ASKED_LOOKS];
+	look->pid = sys_getpid();
+	look->milliseconds = milliseconds;
+	look->level_bytes = level_bytes;
+	look->look_bytes = look_bytes;
+	/* Pairs with the load in take_looks() of the engine's host_question.c. */
+	atomic_store_explicit(&look->number, number + 1, memory_order_release);
+}
+
+MSCOPE_EXPORT int32_t mscope_container(uint32_t index, uint64_t items, uint64_t gained,
+				       uint64_t gained_bytes, const char *texts, uint32_t bytes)
+{
+	struct asked *asked = collector.asked;
+	struct asked_container *out;
+
+	if (asked == NULL || index >= ASKED_CONTAINERS || bytes > ASKED_TEXT_MAX ||
+	    asked->pid != sys_getpid())
+		return -EINVAL;
+	out = &asked->containers[index];
+	out->items = items;
+	out->gained = gained;
+	out->gained_bytes = gained_bytes;
+	out->text_bytes = bytes;
+	memcpy(out->texts, texts, bytes);
+	return 0;
+}
+
+MSCOPE_EXPORT int32_t mscope_containers_told(uint32_t count, uint32_t milliseconds,
+					     uint64_t resident_bytes)
+{
+	struct asked *asked = collector.asked;
+
+	if (asked == NULL || count > ASKED_CONTAINERS || asked->pid != sys_getpid())
+		return -EINVAL;
+	asked->count = count;
+	asked->milliseconds = milliseconds;
+	asked->resident_bytes = resident_bytes;
+	/* Pairs with the load in take() of the engine's host_question.c. */
+	atomic_store_explicit(&asked->answered,
+			      atomic_load_explicit(&asked->number, memory_order_relaxed),
+			      memory_order_release);
+	return 0;
 }
 
 MSCOPE_EXPORT int32_t mscope_judge(uint32_t most_ms)

@@ -16,6 +16,7 @@
 #include "collector/record/hot.h"
 #include "collector/torch/marks.h"
 #include "collector/vendor.h"
+#include "trace/asked.h"
 
 struct c10_device;
 
@@ -79,6 +80,21 @@ uint64_t torch_level(void);
 extern MSCOPE_HIDDEN _Atomic uint32_t torch_question_taken;
 void torch_question_slow(void);
 
+/* The same of its question about containers, to any process of the session. */
+extern MSCOPE_HIDDEN _Atomic uint32_t torch_asked_taken;
+void torch_asked_slow(void);
+
+/* Where frameworks allocate memory, of the host too: this is where that question is noticed. */
+MSCOPE_INLINE void torch_notice_asked(void)
+{
+	const struct asked *asked = collector.asked;
+
+	if (MSCOPE_UNLIKELY(asked != NULL &&
+			    atomic_load_explicit(&asked->number, memory_order_relaxed) !=
+				    atomic_load_explicit(&torch_asked_taken, memory_order_relaxed)))
+		torch_asked_slow();
+}
+
 /* After an allocation of any framework's pool: in a program without steps this is where a question of the engine is noticed. */
 MSCOPE_INLINE void torch_notice_question(void)
 {
@@ -89,6 +105,7 @@ MSCOPE_INLINE void torch_notice_question(void)
 		    atomic_load_explicit(&header->question.number, memory_order_relaxed) !=
 			    atomic_load_explicit(&torch_question_taken, memory_order_relaxed)))
 		torch_question_slow();
+	torch_notice_asked();
 }
 
 #endif
