@@ -161,15 +161,20 @@ static void use_excess(struct known *known, uint64_t bytes, uint64_t time_ns)
 		known->excess_most = known->excess_bytes + EXCESS_SWING;
 }
 
+/* Levels that are filled in between two samples at most. */
+#define FILLED 64u
+
 /* The level up to `time_ns`: without what looking took, which falls while the level of the process stays. */
 static void fill(const struct known *known, struct host_series *series, uint64_t time_ns)
 {
-	uint64_t at;
+	uint64_t step, before = series->last_ns, at;
 
-	for (at = series->last_ns + HOST_SPAN_NS;
-	     at < time_ns && known->pace > 0 && known->last_bytes > known->excess_bytes &&
-	     excess_at(known, at - HOST_SPAN_NS) > 0;
-	     at += HOST_SPAN_NS)
+	if (series->count == 0 || known->excess_bytes == 0 || known->pace == 0 ||
+	    time_ns <= before || known->last_bytes <= known->excess_bytes)
+		return;
+	step = (time_ns - before) / FILLED;
+	step = step < series->span_ns ? series->span_ns : step;
+	for (at = before + step; at < time_ns && excess_at(known, at - step) > 0; at += step)
 		host_series_add(series, at, known->last_bytes - excess_at(known, at), series->steps,
 				series->held);
 }

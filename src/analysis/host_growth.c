@@ -82,7 +82,9 @@ void host_series_cap(struct host_series *series, uint64_t from_ns, uint64_t byte
 	uint64_t since = from_ns > series->start_ns ? from_ns - series->start_ns : 0;
 	uint64_t i;
 
-	for (i = since / series->span_ns; series->count > 0 && i < series->count; i++) {
+	if (series->count == 0)
+		return;
+	for (i = since / series->span_ns; i < series->count; i++) {
 		struct host_span *span = &series->spans[i];
 
 		span->low = span->low < bytes ? span->low : bytes;

@@ -486,29 +486,10 @@ static uint32_t host_below(struct scene *s, uint32_t end)
 	return (uint32_t)(s->host_state >> 33) % end;
 }
 
-/* What a process says of its containers: one that grows, none, or what looking took. */
-static void tell_container(struct scene *s, struct maker_writer *w)
-{
-	static const char texts[] = "list\0rows\0class Store (a.py:1)\0\0bytes\0clear it";
-	uint32_t kind = host_below(s, 3);
-	size_t bytes = kind == 0 ? sizeof(texts) : 0;
-
-	MAKER_VARIABLE(w, s->now, texts, bytes, host_container, .text_bytes = bytes,
-		       .pid = 2 + host_below(s, 4), .rank = host_below(s, 4),
-		       .milliseconds = kind == 2 ? 0 : 4000, .items = host_below(s, 100),
-		       .gained = host_below(s, 10), .gained_bytes = host_below(s, 1000),
-		       .resident_bytes = host_below(s, 1000),
-		       .level_bytes = kind == 2 ? host_below(s, 1000) : 0,
-		       .look_bytes = host_below(s, 100), .look_milliseconds = host_below(s, 300));
-}
-
 /* Memory of the host: of the process, of a few that it started, and the container's limit. */
 static void tell_host(struct scene *s, struct maker_writer *w)
 {
-	switch (host_below(s, 5)) {
-	case 4:
-		tell_container(s, w);
-		break;
+	switch (host_below(s, 4)) {
 	case 2:
 		MAKER_EVENT(w, s->now, 0, device_name, .device = host_below(s, 2),
 			    .name_1 = 0x6430313968736e41, .name_4 = host_below(s, 2));
