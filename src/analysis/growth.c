@@ -653,6 +653,12 @@ static void rate_of_parts(const double *part, uint32_t parts, double least,
 	out->rate_high = mean + half;
 }
 
+/* The first of `length` steps that is in a part, of `parts` equal ones. */
+static uint64_t part_start(uint32_t part, uint32_t length, uint32_t parts)
+{
+	return ((uint64_t)part * length + parts - 1) / parts;
+}
+
 /* By blocks that stay: what came after the first of them. The interval is at least one block wide. */
 static void rate_by_blocks(const struct growth_facts *f, const struct overdue *o, uint32_t end,
 			   struct growth_judgement *out)
@@ -662,8 +668,9 @@ static void rate_by_blocks(const struct growth_facts *f, const struct overdue *o
 	uint64_t block = 0;
 	size_t k, blocks = 0;
 
-	for (i = 1; i <= length; i++)
-		steps[(uint64_t)(i - 1) * parts / length]++;
+	for (i = 0; i < parts; i++)
+		steps[i] =
+			(double)(part_start(i + 1, length, parts) - part_start(i, length, parts));
 	for (k = 0; k < f->survivor_count; k++) {
 		const struct growth_survivor *s = &f->survivors[k];
 

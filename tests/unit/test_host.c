@@ -4,6 +4,7 @@
 
 #include "analysis/analyses.h"
 #include "analysis/host.h"
+#include "symbols/elf_cache.h"
 #include "trace_maker.h"
 
 #define MIB    (UINT64_C(1) << 20)
