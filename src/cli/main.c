@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -270,7 +271,15 @@ static int run(int argc, char **argv)
 	return finish(r);
 }
 
+/*
+ * Large arrays are mappings of their own, which go when they are freed. By default malloc() takes ever larger ones from its heap once a large
+ * one was freed, where they leave holes: 70 MiB of 650 in a run with a million call sites.
+ */
+#define LARGE_BYTES (1 << 20)
+
 int main(int argc, char **argv)
 {
+	(void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+	(void)mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
 	return startup_run(run, argc, argv);
 }
