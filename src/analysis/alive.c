@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "analysis/by_stack.h"
 #include "base/array.h"
-#include "base/index.h"
 
 /* The order asked for, then that of bytes, then that of the first block. */
 static int by_order(const void *a, const void *b, void *arg)
@@ -29,14 +29,14 @@ static uint64_t hash_of(const struct block *block)
 	return hash + block->size_bytes * UINT64_C(0xd6e8feb86659fd93);
 }
 
-/* The group of a block among those of `index`; NULL if it is the first one of a group. */
-static struct alive_group *group_of(const struct alive *alive, const struct index *index,
+/* The group of a block among those that are `known`; NULL if it is the first one of a group. */
+static struct alive_group *group_of(const struct alive *alive, const struct by_stack *known,
 				    const struct block *block)
 {
-	struct index_search search = index_search(hash_of(block));
+	struct by_stack_search search = by_stack_search(known, block->stack, hash_of(block));
 	uint32_t at;
 
-	while (index_next(index, &search, &at)) {
+	while (by_stack_next(known, &search, &at)) {
 		const struct block *first = alive->groups[at].first;
 
 		if (first->context == block->context && first->stack == block->stack &&
@@ -46,53 +46,59 @@ static struct alive_group *group_of(const struct alive *alive, const struct inde
 	return NULL;
 }
 
+static int add_known(struct by_stack *known, const struct block *first, size_t group)
+{
+	return by_stack_add(known, first->stack, hash_of(first), group);
+}
+
 /* Groups of all blocks, which are sorted. */
 static int make_groups(struct alive *alive)
 {
-	struct index index = {0};
+	struct by_stack known = {0};
 	size_t i, room = 0;
 	int r = 0;
 
 	for (i = 0; i < alive->block_count && r == 0; i++) {
 		const struct block *block = alive->blocks[i];
-		struct alive_group *known = group_of(alive, &index, block);
+		struct alive_group *group = group_of(alive, &known, block);
 
-		if (known == NULL) {
+		if (group == NULL) {
 			r = ARRAY_RESERVE(alive->groups, room, alive->group_count + 1);
 			if (r == 0)
-				r = index_add(&index, hash_of(block), alive->group_count);
+				r = add_known(&known, block, alive->group_count);
 			if (r == 0)
 				alive->groups[alive->group_count++] = (struct alive_group){
 					.first = block, .blocks = 1, .bytes = block->size_bytes};
 		} else {
-			known->blocks++;
-			known->bytes += block->size_bytes;
+			group->blocks++;
+			group->bytes += block->size_bytes;
 		}
 	}
-	index_fini(&index);
+	by_stack_fini(&known);
 	return r;
 }
 
 /* Puts the blocks of each group together, in the order of the groups. */
 static int fill_grouped(struct alive *alive)
 {
-	struct index index = {0};
-	size_t i, at = 0;
+	struct by_stack known = {0};
+	size_t i;
+	uint32_t at = 0;
 	int r = 0;
 
 	for (i = 0; i < alive->group_count && r == 0; i++) {
 		alive->groups[i].at = at;
 		at += alive->groups[i].blocks;
-		r = index_add(&index, hash_of(alive->groups[i].first), i);
+		r = add_known(&known, alive->groups[i].first, i);
 	}
 	for (i = 0; i < alive->block_count && r == 0; i++) {
-		struct alive_group *group = group_of(alive, &index, alive->blocks[i]);
+		struct alive_group *group = group_of(alive, &known, alive->blocks[i]);
 
 		alive->grouped[group->at++] = alive->blocks[i];
 	}
 	for (i = 0; i < alive->group_count; i++)
 		alive->groups[i].at -= alive->groups[i].blocks;
-	index_fini(&index);
+	by_stack_fini(&known);
 	return r;
 }
 

@@ -10,9 +10,9 @@
 
 struct alive_group {
 	const struct block *first; /* the block of the group with the lowest allocation_id */
-	uint64_t blocks;
 	uint64_t bytes;
-	size_t at; /* where its blocks begin in `grouped` */
+	uint32_t blocks;
+	uint32_t at; /* where its blocks begin in `grouped` */
 };
 
 struct alive {

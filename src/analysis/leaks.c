@@ -141,7 +141,7 @@ static MSCOPE_COLD uint32_t place_new(struct leaks *leaks, uint32_t group, uint3
 	size_t at = leaks->place_count;
 
 	if (ARRAY_RESERVE(leaks->places, leaks->place_room, at + 1) < 0 ||
-	    index_add(&leaks->index, leaks_place_hash(group, stack, key), at) < 0)
+	    by_stack_add(&leaks->by_stack, stack, leaks_place_hash(group, stack, key), at) < 0)
 		return UINT32_MAX;
 	leaks->places[at] = (struct place){
 		.size = stack != 0 ? 0 : key, .stack = stack, .group = group & INT32_MAX};
@@ -807,6 +807,15 @@ static int leaks_sample(void *state, struct replay *replay, const struct driver_
 	return 0;
 }
 
+static void leaks_end(void *state)
+{
+	struct leaks *leaks = state;
+
+	free(leaks->touched);
+	leaks->touched = NULL;
+	leaks->touched_count = leaks->touched_room = 0;
+}
+
 static void leaks_fini(void *state)
 {
 	leaks_clear(state);
@@ -826,6 +835,7 @@ const struct analysis analysis_leaks = {
 	.block = leaks_block,
 	.version = 6,
 	.keep = leaks_keep,
+	.end = leaks_end,
 	.judge = leaks_report,
 	.text = leaks_say,
 	.long_json = true,

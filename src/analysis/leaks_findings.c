@@ -78,8 +78,8 @@ static int join(struct judge *j, struct merged *merged, uint32_t place, bool is_
 	if (is_new)
 		*merged = (struct merged){.first = place};
 	else
-		j->next[merged->last] = place + 1;
-	merged->last = place;
+		j->next[merged->at] = place + 1;
+	merged->at = place;
 	j->groups[from->group].freed += (uint64_t)from->growth.instep + from->growth.late;
 	if (from->stack != 0)
 		return 0;
@@ -207,19 +207,26 @@ static bool is_judged(struct judge *j, const struct block *block, uint32_t place
 	return false;
 }
 
+static void add_survivor(struct judge *j, uint32_t place, struct survivor survivor)
+{
+	survivor.place = j->canon[place] & INT32_MAX;
+	j->survivors[j->merged[survivor.place].at++] = survivor;
+}
+
+/* Each place has room for all of its blocks: what is not judged leaves a gap there. */
 static int gather(struct judge *j)
 {
 	const struct block *block;
 	size_t cursor = 0, i;
 	int r = 0;
 
+	leaks_make_room(j);
 	while (r == 0 && (block = replay_next_observed(j->replay, &cursor)) != NULL) {
 		uint32_t place = leaks_place_of(j->leaks, j->replay, block);
 		uint32_t step = leaks_step_of(j->leaks, block);
 
 		if (is_judged(j, block, place, step, &r))
-			j->survivors[j->survivor_count++] = (struct survivor){
-				.of = block, .place = j->canon[place] & INT32_MAX, .step = step};
+			add_survivor(j, place, (struct survivor){.of = block, .step = step});
 	}
 	for (i = 0; i < j->leaks->freed_count && j->found->told.judged; i++) {
 		const struct freed *freed = &j->leaks->freed[i];
@@ -227,31 +234,12 @@ static int gather(struct judge *j)
 
 		if (freed->step <= j->leaks->ended &&
 		    !(group->handles && j->leaks->devices[group->on].pooled))
-			j->survivors[j->survivor_count++] =
-				(struct survivor){.of = freed,
-						  .freed = 1,
-						  .place = j->canon[freed->place] & INT32_MAX,
-						  .step = freed->step};
+			add_survivor(
+				j, freed->place,
+				(struct survivor){.of = freed, .freed = 1, .step = freed->step});
 	}
+	leaks_sort_survivors(j);
 	return r;
-}
-
-static int by_place(const void *a, const void *b)
-{
-	const struct survivor *x = a, *y = b;
-
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
-	return survivor_id(x) < survivor_id(y) ? -1 : 1;
-}
-
-static int by_step(const void *a, const void *b)
-{
-	const struct growth_survivor *x = a, *y = b;
-
-	return ORDER_UP(x->step, y->step);
 }
 
 /* Blocks of one call site may be of many layers. */
@@ -507,7 +495,6 @@ static int judge_places(struct judge *j)
 	size_t i, first = 0, next;
 	int r = 0;
 
-	qsort(j->survivors, j->survivor_count, sizeof(*j->survivors), by_place);
 	for (i = 0; i < j->merged_count && r == 0; i++) {
 		const struct merged *merged = &j->merged[i];
 
@@ -519,7 +506,10 @@ static int judge_places(struct judge *j)
 		if (merged->held != 0 && r == 0)
 			r = tell_held(j, merged);
 	}
-	return r < 0 ? r : leaks_settle_loose(j);
+	if (r == 0)
+		r = leaks_settle_loose(j);
+	leaks_forget_places(j);
+	return r;
 }
 
 /* What the driver gave by handles, less what pools hold: one place, known by its level alone. */
@@ -553,11 +543,6 @@ static int judge_handles(struct judge *j)
 
 /* ---- a pool ---- */
 
-static bool same_pool(const struct group *a, const struct group *b)
-{
-	return a->pool == b->pool && a->device == b->device;
-}
-
 /* History and survivors of all places of a pool; those by handles may be judged by their level alone. */
 static int pool_growth(struct judge *j, const struct group *group, struct growth *g,
 		       size_t *out_count)
@@ -571,23 +556,15 @@ static int pool_growth(struct judge *j, const struct group *group, struct growth
 		const struct group *other = &leaks->groups[i];
 		bool by_level = other->handles && leaks->devices[other->on].pooled;
 
-		if (same_pool(other, group))
+		if (leaks_same_pool(other, group))
 			r = growth_merge(g, by_level ? &leaks->devices[other->on].handles
 						     : &other->growth);
 	}
 	for (i = 0; i < leaks->place_count && r == 0; i++) {
-		if (same_pool(&leaks->groups[leaks->places[i].group], group))
+		if (leaks_same_pool(&leaks->groups[leaks->places[i].group], group))
 			r = growth_merge_ages(g, &leaks->places[i].growth);
 	}
-	for (i = 0; i < j->survivor_count; i++) {
-		const struct survivor *s = &j->survivors[i];
-
-		if (same_pool(&leaks->groups[merged_place(j, &j->merged[s->place])->group], group))
-			j->few[(*out_count)++] = (struct growth_survivor){
-				.step = s->step, .bytes = survivor_bytes(s)};
-	}
-	qsort(j->few, *out_count, sizeof(*j->few), by_step);
-	return r;
+	return r < 0 ? r : leaks_pool_survivors(j, group, out_count);
 }
 
 static const struct usage *usage_of(const struct judge *j, const struct group *group)
@@ -611,7 +588,7 @@ static void fill_pool(const struct judge *j, const struct group *group, struct l
 	size_t i;
 
 	for (i = 0; i < j->leaks->group_count; i++) {
-		if (same_pool(&j->leaks->groups[i], group))
+		if (leaks_same_pool(&j->leaks->groups[i], group))
 			leaking += j->groups[i].leaking;
 	}
 	pool->peak_bytes = usage == NULL ? 0 : usage->peak_bytes;
@@ -635,7 +612,7 @@ static bool all_kept(const struct judge *j, const struct group *group, uint64_t 
 	size_t i, stopped = 0;
 
 	for (i = 0; i < j->leaks->group_count; i++) {
-		if (!same_pool(&j->leaks->groups[i], group))
+		if (!leaks_same_pool(&j->leaks->groups[i], group))
 			continue;
 		if (j->groups[i].unkept)
 			return false;
@@ -701,7 +678,8 @@ static int judge_pools(struct judge *j)
 	int r = 0;
 
 	for (i = 0; i < j->leaks->group_count && r == 0; i++) {
-		for (k = 0; k < i && !same_pool(&j->leaks->groups[k], &j->leaks->groups[i]); k++)
+		for (k = 0; k < i && !leaks_same_pool(&j->leaks->groups[k], &j->leaks->groups[i]);
+		     k++)
 			;
 		if (k == i)
 			r = judge_pool(j, &j->leaks->groups[i]);
@@ -882,16 +860,7 @@ static int judge_all(struct judge *j)
 
 static void judge_fini(struct judge *j)
 {
-	size_t i;
-
-	for (i = 0; i < j->merged_count; i++) {
-		if (j->merged[i].growth != NULL)
-			growth_fini(j->merged[i].growth);
-		free(j->merged[i].growth);
-	}
-	free(j->canon);
-	free(j->next);
-	free(j->merged);
+	leaks_forget_places(j);
 	free(j->held);
 	free(j->survivors);
 	free(j->few);

@@ -10,7 +10,7 @@
 /* A block that counts: it lives, or was freed only after the last step. */
 struct survivor {
 	const void *of;	     /* struct block, or struct freed */
-	uint32_t place : 31; /* of `merged` */
+	uint32_t place : 31; /* of `merged`; then the group */
 	uint32_t freed : 1;
 	uint32_t step;
 };
@@ -24,7 +24,8 @@ struct held {
 /* Places of the replay that are one. There may be millions. */
 struct merged {
 	struct growth *growth; /* of places without a stack; others have it while they are judged */
-	uint32_t first, last;  /* of its places, a list by `judge.next` */
+	uint32_t first;	       /* of its places, a list by `judge.next` */
+	uint32_t at;	       /* the last of these; then where its next survivor goes */
 	uint32_t held;	       /* index + 1 */
 	bool loose;
 };
@@ -122,6 +123,23 @@ static inline const struct place *merged_place(const struct judge *j, const stru
 {
 	return &j->leaks->places[merged->first];
 }
+
+static inline bool leaks_same_pool(const struct group *a, const struct group *b)
+{
+	return a->pool == b->pool && a->device == b->device;
+}
+
+/* Finds out where in `survivors` those of each place go. */
+void leaks_make_room(struct judge *j);
+
+/* Takes the gaps out of `survivors`, and sorts those of each place by age. */
+void leaks_sort_survivors(struct judge *j);
+
+/* Gives back what only places need; a survivor has the group of its place then. */
+void leaks_forget_places(struct judge *j);
+
+/* Those of a pool in the order of their steps, in `few`. 0 or -ENOMEM. */
+int leaks_pool_survivors(struct judge *j, const struct group *group, size_t *out_count);
 
 /* What the rule said about a place. */
 void leaks_take_judgement(const struct judge *j, struct leaks_place *place, const struct growth *g,

@@ -26,7 +26,7 @@ void leaks_clear(struct leaks *leaks)
 	free(leaks->groups);
 	free(leaks->by_context);
 	free(leaks->places);
-	index_fini(&leaks->index);
+	by_stack_fini(&leaks->by_stack);
 	free(leaks->touched);
 	free(leaks->freed);
 	free(leaks->devices);
@@ -194,19 +194,22 @@ static void keep_clock(struct words *words, struct leaks *leaks)
 	words_memory(words, leaks->lengths, leaks->length_count * sizeof(leaks->lengths[0]));
 }
 
-static int keep_place(struct words *words, struct leaks *leaks, size_t index)
+static int keep_place(struct words *words, struct leaks *leaks, const struct replay *replay,
+		      size_t index)
 {
 	struct place *place = &leaks->places[index];
 	uint64_t where = (uint64_t)place->group << 32 | place->stack;
 
 	KEEP(words, place->size);
 	KEEP(words, where);
-	words->failed |= where >> 32 >= leaks->group_count;
-	if (words_load(words)) {
+	words->failed |=
+		where >> 32 >= leaks->group_count || (uint32_t)where >= replay_stack_count(replay);
+	if (words_load(words) && !words->failed) {
 		place->stack = (uint32_t)where;
 		place->group = where >> 32 & INT32_MAX;
-		if (index_add(&leaks->index,
-			      leaks_place_hash(place->group, place->stack, place->size), index) < 0)
+		if (by_stack_add(&leaks->by_stack, place->stack,
+				 leaks_place_hash(place->group, place->stack, place->size),
+				 index) < 0)
 			return -ENOMEM;
 	}
 	return keep_growth(words, &place->growth);
@@ -259,7 +262,6 @@ int leaks_keep(void *state, const struct replay *replay, struct words *words)
 	struct leaks *leaks = state;
 	size_t i;
 
-	(void)replay;
 	if (words_load(words))
 		leaks_clear(leaks);
 	keep_clock(words, leaks);
@@ -281,7 +283,7 @@ int leaks_keep(void *state, const struct replay *replay, struct words *words)
 			sizeof(*leaks->places)) < 0)
 		return -ENOMEM;
 	for (i = 0; i < leaks->place_count; i++) {
-		if (keep_place(words, leaks, i) < 0)
+		if (keep_place(words, leaks, replay, i) < 0)
 			return -ENOMEM;
 	}
 	if (keep_touched(words, leaks) < 0 ||

@@ -10,9 +10,9 @@
 #define MSCOPE_ANALYSIS_LEAKS_STATE_H
 
 #include "analysis/analyses.h"
+#include "analysis/by_stack.h"
 #include "analysis/forecast.h"
 #include "analysis/leaks.h"
-#include "base/index.h"
 
 #define LEAKS_CACHE 512u /* entries, a power of two */
 
@@ -106,7 +106,7 @@ struct leaks {
 	size_t context_room;
 	struct place *places;
 	size_t place_count, place_room;
-	struct index index; /* of places */
+	struct by_stack by_stack; /* of places */
 	struct place_cache cache[LEAKS_CACHE];
 	uint32_t *touched;
 	size_t touched_count, touched_room;
@@ -167,10 +167,11 @@ static inline uint64_t leaks_place_hash(uint32_t group, uint32_t stack, uint64_t
 static inline const struct place *leaks_place_at(const struct leaks *leaks, uint32_t group,
 						 uint32_t stack, uint64_t size)
 {
-	struct index_search search = index_search(leaks_place_hash(group, stack, size));
+	struct by_stack_search search =
+		by_stack_search(&leaks->by_stack, stack, leaks_place_hash(group, stack, size));
 	uint32_t at;
 
-	while (index_next(&leaks->index, &search, &at)) {
+	while (by_stack_next(&leaks->by_stack, &search, &at)) {
 		const struct place *place = &leaks->places[at];
 
 		if (place->group == group && place->stack == stack &&

@@ -299,16 +299,17 @@ struct growth {
  * blocks came and went before, they may be those of one long batch.
  */
 static bool is_row(const struct oom_state *state, struct replay *replay, const struct oom *oom,
-		   const struct level_place *place, const struct usage *usage)
+		   size_t place, const struct usage *usage)
 {
-	const struct level_hold *hold = levels_hold(&state->levels, place);
+	const struct level_hold hold = levels_hold(&state->levels, place);
 
-	return hold->blocks > 0 &&
+	return hold.blocks > 0 &&
 	       (state->levels.steps != 0 ||
 		usage->frees * 8 <= usage->allocations - usage->frees) &&
-	       oom->requested_bytes / 2 <= hold->largest &&
-	       hold->largest / 2 <= oom->requested_bytes &&
-	       levels_never_fell(&state->levels, place) && levels_is_of(replay, place, oom);
+	       oom->requested_bytes / 2 <= hold.largest &&
+	       hold.largest / 2 <= oom->requested_bytes &&
+	       levels_never_fell(&state->levels, place) &&
+	       levels_is_of(replay, &state->levels.places[place], oom);
 }
 
 /*
@@ -357,14 +358,14 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 
 	for (i = 0; i < levels->place_count; i++) {
 		const struct level_place *place = &levels->places[i];
-		const struct level_hold *hold = &levels->holds[i];
+		const struct level_hold hold = levels_hold(levels, i);
 		const struct usage *usage = &usages[place->usage];
 
 		if (!matters(survey, verdict, usage))
 			continue;
 		/* Of a driver's place that is now mostly the pool's, little is left. */
 		levels_of_place(levels, place, growth->kind, past);
-		rise = levels_rise(&levels->series[growth->kind], growth->kind, past, hold->bytes);
+		rise = levels_rise(&levels->series[growth->kind], growth->kind, past, hold.bytes);
 		if (rise.bytes == 0 ||
 		    is_filling(state, survey->replay, oom, place, usage, place->usage) ||
 		    is_burst(state, usage, place->usage, growth, &rise))
@@ -373,9 +374,9 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 		if (rise.bytes > growth->place.grown_bytes) {
 			growth->place = (struct oom_place){.stack = place->stack,
 							   .pool = usage->pool,
-							   .bytes = hold->bytes,
-							   .blocks = hold->blocks,
-							   .size_bytes = hold->largest,
+							   .bytes = hold.bytes,
+							   .blocks = hold.blocks,
+							   .size_bytes = hold.largest,
 							   .grown_bytes = rise.bytes};
 			growth->rise = rise;
 		}
@@ -400,18 +401,18 @@ static void grow_by_row(const struct oom_state *state, const struct survey *surv
 
 	for (i = 0; i < levels->place_count; i++) {
 		const struct level_place *place = &levels->places[i];
-		const struct level_hold *hold = &levels->holds[i];
+		const struct level_hold hold = levels_hold(levels, i);
 		const struct usage *usage = &usages[place->usage];
 
 		if (usage->pool != oom->pool || !matters(survey, verdict, usage) ||
-		    !is_row(state, survey->replay, oom, place, usage))
+		    !is_row(state, survey->replay, oom, i, usage))
 			continue;
-		row.bytes += hold->bytes;
-		row.blocks += hold->blocks;
-		if (hold->largest > row.size_bytes)
-			row.size_bytes = hold->largest;
-		if (hold->bytes > largest) {
-			largest = hold->bytes;
+		row.bytes += hold.bytes;
+		row.blocks += hold.blocks;
+		if (hold.largest > row.size_bytes)
+			row.size_bytes = hold.largest;
+		if (hold.bytes > largest) {
+			largest = hold.bytes;
 			row.stack = place->stack;
 			index = place->usage;
 		}
@@ -539,16 +540,16 @@ static bool is_one_more(const struct oom_state *state, const struct survey *surv
 
 	for (i = 0; i < state->levels.place_count; i++) {
 		const struct level_place *place = &state->levels.places[i];
-		const struct level_hold *hold = &state->levels.holds[i];
+		const struct level_hold hold = levels_hold(&state->levels, i);
 		const struct usage *usage = &usages[place->usage];
 
-		if (hold->blocks == 0 || usage->pool != oom->pool ||
+		if (hold.blocks == 0 || usage->pool != oom->pool ||
 		    usage->device != survey->device ||
-		    hold->largest / 5 * 4 > oom->requested_bytes ||
-		    hold->largest < oom->requested_bytes / 5 * 4)
+		    hold.largest / 5 * 4 > oom->requested_bytes ||
+		    hold.largest < oom->requested_bytes / 5 * 4)
 			continue;
-		bytes += hold->bytes;
-		blocks += hold->blocks;
+		bytes += hold.bytes;
+		blocks += hold.blocks;
 		kept |= levels_is_of(survey->replay, place, oom);
 	}
 	if (state->levels.steps > 0)
@@ -736,14 +737,14 @@ static int survey_device(struct oom_state *state, struct survey *survey, const s
 	usages = replay_usages(survey->replay, &usage_count);
 	for (i = 0; i < state->levels.place_count; i++) {
 		const struct level_place *place = &state->levels.places[i];
-		const struct level_hold *hold = &state->levels.holds[i];
+		const struct level_hold hold = levels_hold(&state->levels, i);
 
-		if (hold->bytes > 0)
+		if (hold.bytes > 0)
 			list_place(verdict, &(struct oom_place){.stack = place->stack,
 								.pool = usages[place->usage].pool,
-								.bytes = hold->bytes,
-								.blocks = hold->blocks,
-								.size_bytes = hold->largest});
+								.bytes = hold.bytes,
+								.blocks = hold.blocks,
+								.size_bytes = hold.largest});
 	}
 	if (is_pool_limited(verdict)) {
 		verdict->limit_bytes = survey->asked_most > survey->asked_reserved

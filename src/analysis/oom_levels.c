@@ -18,9 +18,10 @@ void levels_fini(struct levels *levels)
 			free(levels->pasts[kind][width].all);
 	}
 	free(levels->places);
-	free(levels->holds);
+	free(levels->bytes);
+	free(levels->blocks);
 	free(levels->pools);
-	index_fini(&levels->index);
+	by_stack_fini(&levels->by_stack);
 }
 
 /* ---- places and pools ---- */
@@ -37,58 +38,92 @@ static int pool_at(struct levels *levels, size_t usage, struct level_pool **out)
 	return 0;
 }
 
-static int place_at(struct levels *levels, uint32_t usage, const struct block *block,
-		    struct level_place **out)
+/* Room for what one more place holds. */
+static int reserve_holds(struct levels *levels, size_t count, bool blocks)
+{
+	int r = ARRAY_RESERVE(levels->bytes, levels->byte_room, count);
+
+	return r < 0 || !blocks ? r : ARRAY_RESERVE(levels->blocks, levels->block_room, count);
+}
+
+static void drop_holds(struct levels *levels)
+{
+	free(levels->bytes);
+	free(levels->blocks);
+	levels->bytes = NULL;
+	levels->blocks = NULL;
+	levels->byte_room = levels->block_room = 0;
+}
+
+/* The index of the place of a block, new or known. 0 or -ENOMEM. */
+static int place_at(struct levels *levels, uint32_t usage, const struct block *block, bool blocks,
+		    uint32_t *out)
 {
 	uint64_t size = block->stack == 0 ? block->size_bytes : 0;
 	uint64_t hash = ((uint64_t)usage << 32 | block->stack) * UINT64_C(0x9e3779b97f4a7c15) +
 			size * UINT64_C(0xd6e8feb86659fd93);
-	struct index_search search = index_search(hash);
-	uint32_t at;
+	struct by_stack_search search = by_stack_search(&levels->by_stack, block->stack, hash);
+	size_t count = levels->place_count;
 
-	while (index_next(&levels->index, &search, &at)) {
-		*out = &levels->places[at];
-		if ((*out)->usage == usage && (*out)->stack == block->stack &&
-		    (*out)->size_bytes == size)
+	while (by_stack_next(&levels->by_stack, &search, out)) {
+		const struct level_place *place = &levels->places[*out];
+
+		if (place->usage == usage && place->stack == block->stack &&
+		    place->size_bytes == size)
 			return 0;
 	}
-	if (ARRAY_RESERVE(levels->places, levels->place_room, levels->place_count + 1) < 0 ||
-	    ARRAY_RESERVE(levels->holds, levels->hold_room, levels->place_count + 1) < 0 ||
-	    index_add(&levels->index, hash, levels->place_count) < 0)
+	if (ARRAY_RESERVE(levels->places, levels->place_room, count + 1) < 0 ||
+	    reserve_holds(levels, count + 1, blocks) < 0 ||
+	    by_stack_add(&levels->by_stack, block->stack, hash, count) < 0)
 		return -ENOMEM;
-	levels->holds[levels->place_count] = (struct level_hold){0};
-	*out = &levels->places[levels->place_count++];
-	**out = (struct level_place){.usage = usage, .stack = block->stack, .size_bytes = size};
+	levels->bytes[count] = 0;
+	if (blocks)
+		levels->blocks[count] = (struct level_blocks){0};
+	levels->places[count] =
+		(struct level_place){.usage = usage, .stack = block->stack, .size_bytes = size};
+	levels->place_count++;
+	*out = (uint32_t)count;
 	return 0;
 }
 
-int levels_walk(struct levels *levels, struct replay *replay,
+/* levels_walk(), or without `blocks` the bytes alone. */
+static int walk(struct levels *levels, struct replay *replay, bool blocks,
 		bool (*skip)(void *arg, const struct block *block), void *arg)
 {
 	size_t usage_count, cursor = 0;
 	const struct usage *usages = replay_usages(replay, &usage_count);
 	const struct block *block;
-	struct level_place *place;
-	int r = ARRAY_RESERVE(levels->holds, levels->hold_room, levels->place_count);
+	uint32_t place;
+	int r;
 
+	drop_holds(levels);
+	r = reserve_holds(levels, levels->place_count, blocks);
 	if (r == 0 && levels->place_count > 0)
-		memset(levels->holds, 0, levels->place_count * sizeof(*levels->holds));
+		memset(levels->bytes, 0, levels->place_count * sizeof(*levels->bytes));
+	if (r == 0 && levels->place_count > 0 && blocks)
+		memset(levels->blocks, 0, levels->place_count * sizeof(*levels->blocks));
 	while (r == 0 && (block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct usage *usage = replay_usage(replay, block);
-		struct level_hold *hold;
 
 		if (usage == NULL || (skip != NULL && skip(arg, block)))
 			continue;
-		r = place_at(levels, (uint32_t)(usage - usages), block, &place);
+		r = place_at(levels, (uint32_t)(usage - usages), block, blocks, &place);
 		if (r < 0)
 			break;
-		hold = &levels->holds[place - levels->places];
-		hold->bytes += block->size_bytes;
-		hold->blocks++;
-		if (block->size_bytes > hold->largest)
-			hold->largest = block->size_bytes;
+		levels->bytes[place] += block->size_bytes;
+		if (!blocks)
+			continue;
+		levels->blocks[place].count++;
+		if (block->size_bytes > levels->blocks[place].largest)
+			levels->blocks[place].largest = block->size_bytes;
 	}
 	return r;
+}
+
+int levels_walk(struct levels *levels, struct replay *replay,
+		bool (*skip)(void *arg, const struct block *block), void *arg)
+{
+	return walk(levels, replay, true, skip, arg);
 }
 
 /* ---- samples ---- */
@@ -264,7 +299,7 @@ int levels_keep(struct levels *levels, enum level_series kind, uint32_t sample)
 
 	for (i = 0; i < levels->place_count && r == 0; i++) {
 		struct level_place *place = &levels->places[i];
-		uint64_t bytes = levels->holds[i].bytes;
+		uint64_t bytes = levels->bytes[i];
 
 		if (place->past[kind] == 0 && bytes == 0)
 			continue;
@@ -293,9 +328,11 @@ void levels_of_place(const struct levels *levels, const struct level_place *plac
 						  << place->shift[kind];
 }
 
-const struct level_hold *levels_hold(const struct levels *levels, const struct level_place *place)
+struct level_hold levels_hold(const struct levels *levels, size_t place)
 {
-	return &levels->holds[place - levels->places];
+	return (struct level_hold){.bytes = levels->bytes[place],
+				   .largest = levels->blocks[place].largest,
+				   .blocks = levels->blocks[place].count};
 }
 
 uint64_t levels_now(const struct usage *usages, size_t count, const struct usage *usage)
@@ -320,15 +357,13 @@ static int sample(struct levels *levels, struct replay *replay, enum level_serie
 
 	if (series->count == SAMPLES)
 		thin(levels, kind);
-	r = levels_walk(levels, replay, NULL, NULL);
+	r = walk(levels, replay, false, NULL, NULL);
 	if (r < 0)
 		return r;
 	series->walked_at = levels->allocations;
 	series->at[series->count] = at;
 	r = levels_keep(levels, kind, series->count);
-	free(levels->holds);
-	levels->holds = NULL;
-	levels->hold_room = 0;
+	drop_holds(levels);
 	if (r < 0)
 		return r;
 	for (i = 0; i < levels->pool_count && i < usage_count; i++) {
@@ -509,18 +544,18 @@ bool levels_is_burst(const struct levels *levels, const struct usage *usage, siz
 	return is_working(pool, middle) && frees * 8 < allocations;
 }
 
-bool levels_never_fell(const struct levels *levels, const struct level_place *place)
+bool levels_never_fell(const struct levels *levels, size_t place)
 {
 	uint64_t level[SAMPLES], before = 0;
 	uint32_t i;
 
-	levels_of_place(levels, place, BY_ALLOCATIONS, level);
+	levels_of_place(levels, &levels->places[place], BY_ALLOCATIONS, level);
 	for (i = 0; i < levels->series[BY_ALLOCATIONS].count; i++) {
 		if (level[i] < before)
 			return false;
 		before = level[i];
 	}
-	return levels_hold(levels, place)->bytes >= before;
+	return levels->bytes[place] >= before;
 }
 
 bool levels_rose_by_steps(const struct levels *levels, const struct level_place *place)

@@ -8,7 +8,7 @@
 #ifndef MSCOPE_ANALYSIS_OOM_LEVELS_H
 #define MSCOPE_ANALYSIS_OOM_LEVELS_H
 
-#include "base/index.h"
+#include "analysis/by_stack.h"
 #include "replay/replay.h"
 
 #define SAMPLES	      32u
@@ -40,7 +40,13 @@ struct level_place {
 	uint32_t past[LEVEL_SERIES]; /* index + 1 in levels.pasts; 0: it never held anything */
 	uint8_t shift[LEVEL_SERIES];
 	uint8_t width[LEVEL_SERIES]; /* enum level_width */
-};
+} __attribute__((packed, aligned(4)));
+
+/* The blocks that a place holds at present. */
+struct level_blocks {
+	uint64_t largest;
+	uint32_t count;
+} __attribute__((packed, aligned(4)));
 
 /* What a place holds at present. */
 struct level_hold {
@@ -72,10 +78,12 @@ struct levels {
 	uint32_t steps; /* that have ended */
 	struct level_place *places;
 	size_t place_count, place_room;
-	struct level_hold *holds; /* of places, from levels_walk() until the next sample */
-	size_t hold_room;
+	/* Of places, from levels_walk() until the next sample; a sample needs the bytes alone. */
+	uint64_t *bytes;
+	struct level_blocks *blocks;
+	size_t byte_room, block_room;
 	struct level_pasts pasts[LEVEL_SERIES][LEVEL_WIDTHS];
-	struct index index;	  /* of places */
+	struct by_stack by_stack; /* of places */
 	struct level_pool *pools; /* by index in replay_usages() */
 	size_t pool_count, pool_room;
 };
@@ -91,7 +99,7 @@ int levels_walk(struct levels *levels, struct replay *replay,
 		bool (*skip)(void *arg, const struct block *block), void *arg);
 
 /* What a place holds at present, after a walk. */
-const struct level_hold *levels_hold(const struct levels *levels, const struct level_place *place);
+struct level_hold levels_hold(const struct levels *levels, size_t place);
 
 /* Keeps what each place holds at present as the sample with this index. */
 int levels_keep(struct levels *levels, enum level_series kind, uint32_t sample);
@@ -124,7 +132,7 @@ bool levels_is_burst(const struct levels *levels, const struct usage *usage, siz
 		     uint32_t middle);
 
 /* Whether no sample saw a place hold less than an earlier one did. */
-bool levels_never_fell(const struct levels *levels, const struct level_place *place);
+bool levels_never_fell(const struct levels *levels, size_t place);
 
 /* Whether a step, but for the first that was seen, left a place with more than the one before. */
 bool levels_rose_by_steps(const struct levels *levels, const struct level_place *place);

@@ -264,6 +264,15 @@ static int peak_block(void *arg, struct replay *replay, enum block_change change
 	return 0;
 }
 
+static void peak_end(void *arg)
+{
+	struct peak_state *state = arg;
+
+	free(state->heads);
+	state->heads = NULL;
+	state->head_count = state->head_room = 0;
+}
+
 static void peak_fini(void *arg)
 {
 	struct peak_state *state = arg;
@@ -724,6 +733,7 @@ const struct analysis analysis_peak = {
 	.block = peak_block,
 	.version = 3,
 	.keep = peak_keep,
+	.end = peak_end,
 	.judge = peak_report,
 	.text = peak_text,
 	.json = peak_json,

@@ -41,7 +41,7 @@ int index_add(struct index *index, uint64_t hash, size_t element)
 {
 	int r = element >= UINT32_MAX ? -ENOMEM : 0;
 
-	if (r == 0 && (index->count + 1) * 4 > (index->slots == NULL ? 0 : index->mask + 1) * 3)
+	if (r == 0 && (index->count + 1) * 8 > (index->slots == NULL ? 0 : index->mask + 1) * 7)
 		r = make_room(index);
 	if (r < 0)
 		return r;

@@ -8,7 +8,7 @@
  *             if (all[element] is it) ...
  *     r = index_add(&index, hash, count++);
  *
- * Open addressing with linear probing, power-of-two size, at most 3/4 full; nothing is removed. An element is a number below
+ * Open addressing with linear probing, power-of-two size, at most 7/8 full; nothing is removed. An element is a number below
  * UINT32_MAX. Not thread-safe. A zeroed struct is an empty one.
  */
 #ifndef MSCOPE_BASE_INDEX_H

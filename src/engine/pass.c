@@ -182,7 +182,10 @@ int pass_end(struct pass *pass)
 	/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. */
 	if (pass->setup.close_live && !pass->setup.unended && is_writing(pass))
 		r = replay_close_live(pass->replay);
-	return r == 0 ? replay_end(pass->replay) : r;
+	if (r == 0)
+		r = replay_end(pass->replay);
+	analyses_end(&pass->analyses);
+	return r;
 }
 
 void pass_flush(struct pass *pass)

@@ -79,7 +79,7 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 /* Takes up to `most` of the events that run_poll() has made available. 0 or the code of what failed. */
 int pass_read(struct pass *pass, uint64_t most, uint64_t *out_count);
 
-/* After the last event: publishes what only the end of the run decides. */
+/* After the last event: publishes what only the end of the run decides, and gives back memory that only events need. */
 int pass_end(struct pass *pass);
 
 /* Files are written so far; with pass_sync() each of them is also whole by itself, as it would be at the end. */

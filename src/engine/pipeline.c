@@ -636,13 +636,13 @@ static int finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
 		pipeline->empty = pipeline->finished = true;
 		return 0;
 	}
+	/* First, since it gives back much memory, and names of frames take some. */
+	(void)pass_end(&pipeline->pass);
 	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
 		r = save_frames(pipeline, pipeline->pack);
 	if (r < 0)
 		(void)error_set(&pipeline->pack_error, r, "cannot write the packed copy of %s: %s",
 				pipeline->raw_path, mscope_status_str(r));
-	(void)pass_end(&pipeline->pass);
-	analyses_end(&pipeline->pass.analyses);
 	pass_flush(&pipeline->pass);
 	/* Closed first: a database must not find another file under its name. */
 	r = pass_close_sink(&pipeline->pass, true, &err);

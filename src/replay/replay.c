@@ -198,5 +198,6 @@ int replay_end(struct replay *replay)
 {
 	int r = ooms_end(replay);
 
+	stacks_end(&replay->definitions.stacks);
 	return r < 0 ? r : python_calls_end(&replay->calls);
 }

@@ -362,7 +362,7 @@ void replay_show_owners(struct replay *replay, bool show);
 /* Takes one event. 0, -ENOMEM, or the code of a consumer. */
 int replay_event(struct replay *replay, const struct trace_event *event);
 
-/* The trace has no more events: publishes the Python calls that never ended. */
+/* The trace has no more events: publishes the Python calls that never ended, and gives back memory that only events need. */
 int replay_end(struct replay *replay);
 
 /* Publishes a row FREE, marked as made by the replay, for each live block in the order of allocation. The blocks stay alive. */

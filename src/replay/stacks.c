@@ -29,6 +29,12 @@ void stacks_fini(struct stacks *stacks)
 	*stacks = (struct stacks){0};
 }
 
+void stacks_end(struct stacks *stacks)
+{
+	index_fini(&stacks->by_address);
+	index_fini(&stacks->by_frames);
+}
+
 /* ---- frames ---- */
 
 int stacks_number(struct stacks *stacks, const struct frame *frame, uint32_t *out)
@@ -231,19 +237,26 @@ bool stacks_is_cut(const struct stacks *stacks, uint32_t stack)
 	return stack != 0 && stack < stacks->count && stacks->all[stack].cut;
 }
 
+/* Appends the text of a frame and a NUL. */
+static void make_text(const struct stacks *stacks, const struct frame *frame, struct strbuf *out)
+{
+	struct strbuf text = {0};
+
+	(void)module_symbolise(modules_get(stacks->modules, frame->module), stacks->root,
+			       frame->address, &text);
+	strbuf_add_shown(out, strbuf_str(&text), text.length);
+	strbuf_add_char(out, '\0');
+	strbuf_fini(&text);
+}
+
 const char *stacks_frame_text(struct stacks *stacks, uint32_t frame)
 {
 	struct known_frame *known = &stacks->frames[frame];
 	size_t at = stacks->text.length;
-	struct strbuf text = {0};
 
 	if (known->text != 0)
 		return stacks->text.data + known->text - 1;
-	(void)module_symbolise(modules_get(stacks->modules, known->frame.module), stacks->root,
-			       known->frame.address, &text);
-	strbuf_add_shown(&stacks->text, strbuf_str(&text), text.length);
-	strbuf_add_char(&stacks->text, '\0');
-	strbuf_fini(&text);
+	make_text(stacks, &known->frame, &stacks->text);
 	if (strbuf_failed(&stacks->text) || at >= UINT32_MAX)
 		return "";
 	known->text = (uint32_t)at + 1;
@@ -380,14 +393,10 @@ static int give_part(struct strbuf *out, size_t least, replay_put *put, void *ar
 
 int stacks_save(struct stacks *stacks, struct strbuf *out, replay_put *put, void *arg)
 {
-	struct strbuf lines = {0};
+	struct strbuf lines = {0}, made = {0};
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; i < stacks->frame_count; i++) {
-		if (stacks->frames[i].used)
-			(void)stacks_frame_text(stacks, i);
-	}
 	read_lines(stacks);
 	if (stacks->lines.texts.length > 0)
 		save(out, &(struct frame){TEXTS, TEXTS}, "", true, stacks->lines.texts.data,
@@ -396,16 +405,24 @@ int stacks_save(struct stacks *stacks, struct strbuf *out, replay_put *put, void
 		const struct known_frame *known = &stacks->frames[i];
 		bool whole = known->lines.known && !known->lines.cut;
 
+		if (known->text == 0 && !known->used)
+			continue;
+		/* Texts that no row has shown are not kept: there may be very many. */
+		strbuf_reset(&made);
 		if (known->text == 0)
+			make_text(stacks, &known->frame, &made);
+		if (strbuf_failed(&made))
 			continue;
 		strbuf_reset(&lines);
 		if (whole)
 			frame_lines_save(&stacks->lines, &known->lines, &lines);
-		save(out, &known->frame, stacks->text.data + known->text - 1, whole,
+		save(out, &known->frame,
+		     known->text == 0 ? made.data : stacks->text.data + known->text - 1, whole,
 		     strbuf_str(&lines), lines.length);
 		r = give_part(out, PART_BYTES, put, arg);
 	}
 	strbuf_fini(&lines);
+	strbuf_fini(&made);
 	return r < 0 ? r : give_part(out, 1, put, arg);
 }
 

@@ -59,6 +59,9 @@ struct stacks {
 void stacks_init(struct stacks *stacks, struct modules *modules, const char *root);
 void stacks_fini(struct stacks *stacks);
 
+/* No stack is defined any more: gives back what finds known ones. */
+void stacks_end(struct stacks *stacks);
+
 /* Index of the stack with these C return addresses and Python frames, new or known. 0 or -ENOMEM. */
 int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		  struct stack_places places, uint32_t *out_stack);

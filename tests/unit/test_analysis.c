@@ -8,8 +8,11 @@
 #include "symbols/elf_cache.h"
 #include "unit.h"
 
+#include <errno.h>
+
 #include "analysis/alive.h"
 #include "analysis/analyses.h"
+#include "analysis/by_stack.h"
 #include "analysis/leaks.h"
 #include "sink/attr_writer.h"
 #include "trace/session.h"
@@ -1133,9 +1136,46 @@ static void blocks_that_end_outside_of_windows_are_forgotten(void **state)
 	assert_false(p->facts.changed);
 }
 
+/* Elements 3 * stack and 3 * stack + 1 are of a stack, the others of none; all of a stack have one hash. */
+static void elements_are_found_by_stack(void **state)
+{
+	enum { STACKS = 300 };
+	struct by_stack found = {0};
+	uint32_t stack, i, element, seen;
+
+	(void)state;
+	/* From the last: stacks need not come in order. */
+	for (stack = STACKS; stack > 0; stack--) {
+		for (i = 0; i < 3; i++)
+			assert_int_equal(by_stack_add(&found, i < 2 ? stack : 0,
+						      (uint64_t)stack << 20, 3 * stack + i),
+					 0);
+	}
+	assert_int_equal(found.others.count, 2 * STACKS);
+	for (stack = 1; stack <= STACKS; stack++) {
+		struct by_stack_search search =
+			by_stack_search(&found, stack, (uint64_t)stack << 20);
+
+		for (seen = 0; by_stack_next(&found, &search, &element);) {
+			if (element / 3 == stack)
+				seen |= 1u << element % 3;
+		}
+		assert_int_equal(seen, 7);
+		search = by_stack_search(&found, 0, (uint64_t)stack << 20);
+		for (seen = 0; by_stack_next(&found, &search, &element);) {
+			if (element / 3 == stack)
+				seen |= 1u << element % 3;
+		}
+		assert_int_equal(seen, 6);
+	}
+	by_stack_fini(&found);
+	assert_int_equal(by_stack_add(&found, 1, 0, UINT32_MAX), -ENOMEM);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(elements_are_found_by_stack),
 		cmocka_unit_test_setup_teardown(steps_before_the_second_leak_nothing, begin, end),
 		cmocka_unit_test_setup_teardown(
 			what_was_found_by_automatic_steps_is_forgotten_when_one_is_marked, begin,

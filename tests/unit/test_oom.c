@@ -301,9 +301,9 @@ static void what_places_held_comes_back(void **state)
 
 	(void)state;
 	levels.places = calloc(PLACES, sizeof(*levels.places));
-	levels.holds = calloc(PLACES, sizeof(*levels.holds));
+	levels.bytes = calloc(PLACES, sizeof(*levels.bytes));
 	assert_non_null(levels.places);
-	assert_non_null(levels.holds);
+	assert_non_null(levels.bytes);
 	for (k = 0; k < SAMPLES; k++) {
 		/* More come later. */
 		levels.place_count = k < SAMPLES / 2 ? PLACES / 2 : PLACES;
@@ -312,7 +312,7 @@ static void what_places_held_comes_back(void **state)
 			uint64_t most = UINT64_C(1) << bits[i % MSCOPE_COUNT(bits)];
 
 			model[i][k] = word % 5 == 0 ? 0 : (word >> 8) % most << (i % 4 * 6);
-			levels.holds[i].bytes = model[i][k];
+			levels.bytes[i] = model[i][k];
 		}
 		assert_int_equal(levels_keep(&levels, BY_STEPS, k), 0);
 	}
