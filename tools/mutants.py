@@ -4,15 +4,16 @@
 execute the line, until one fails: unit tests first, and of each kind those first that run most of the file in a second. $LANES mutants are
 tried at a time, as many as there are cores.
 
-    tools/mutants.py run SEED [COUNT]   COUNT (40) mutants that the seed chooses, added to build/mutants/results
+    tools/mutants.py run SEED [COUNT]   COUNT (40) mutants that the seed chooses, added to tests/mutants.list
     tools/mutants.py table              what is in there: by folder, and each survivor
     tools/mutants.py again              only the survivors, with the tests of today; what they say replaces what was said
 
 Unit tests are run here with the preset `coverage` for what they execute; of the end-to-end tests it is what `tools/covered.py run` left in
-build/covered. A mutant that compiles to the same code as before is none. A test that ends later than it could is a failure: an endless
+build/covered. A mutant that compiles to the same code as before is not counted. A test that ends later than it could is a failure: an endless
 loop. One that fails without the change, too, or not again with it, is not counted. What does not fail in 60 s of CPU time survives. A
 survivor that no test can find, since nothing differs, gets a line in tests/equivalent.list: file, function, line, line then, and why, with tabs
-between. It is not counted, nor tried again.
+between. It is not counted, nor tried again. The lines of tests/mutants.list: seed, file, function, line, line then, what found it at first, and
+what finds it now, with tabs between; "missed 12/40" says that 12 of the 40 tests that execute the line ran and passed.
 
 Mutants run with process ids of their own (unshare), so that a wrong one ends no process of anybody else.
 """
@@ -36,22 +37,31 @@ import covered
 
 ROOT = covered.ROOT
 PLACE = ROOT / "build" / "mutants"
-RESULTS = PLACE / "results"
+RESULTS = ROOT / "tests" / "mutants.list"
 EQUIVALENT = ROOT / "tests" / "equivalent.list"
 LANES = int(os.environ.get("LANES", os.cpu_count() or 1))  # mutants at a time
 ENOUGH, WANTED = 200, 0.85  # so many mutants judge the tests, of which they have to find this share
 # Those that say what is true; not those that start, stop and kill processes.
-FOLDERS = ("advise", "analysis", "base", "dump", "findings", "import", "options", "parquet", "replay", "sink", "store", "trace", "viewer", "views")
+FOLDERS = ("advise", "analysis", "base", "dump", "findings", "import", "options", "parquet", "replay", "sink", "store", "symbols", "trace",
+           "viewer", "views")
 LIMIT_S = 60
+LIMIT_BYTES = 4 << 30  # of memory of a test: a mutant that takes more and more must not take the machine's
 NEAR = 12  # lines from the first one of a block
 LINKED = 6  # unit tests at a time
+FIELDS = ("seed", "file", "function", "was", "is", "first", "now")
+MISSED = "missed "
 TOGETHER = 12  # end-to-end tests of the first pytest; each has twice as many as the one before, since starting it costs as much as ten of them
 
 SWAPS = (
     ("a comparison", r"(?<= )(<=|>=|<|>)(?= )", {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}),
     ("equality", r"==|!=", {"==": "!=", "!=": "=="}),
     ("and, or", r"&&|\|\|", {"&&": "||", "||": "&&"}),
-    ("arithmetic", r"(?<= )(\+|-|\+=|-=)(?= )", {"+": "-", "-": "+", "+=": "-=", "-=": "+="}),
+    ("arithmetic", r"(?<= )(\+|-|\+=|-=|\*|/|%)(?= )", {"+": "-", "-": "+", "+=": "-=", "-=": "+=", "*": "/", "/": "*", "%": "/"}),
+    ("bits", r"(?<= )(&|\||<<|>>|&=|\|=)(?= )", {"&": "|", "|": "&", "<<": ">>", ">>": "<<", "&=": "|=", "|=": "&="}),
+    ("a truth", r"\b(true|false)\b", {"true": "false", "false": "true"}),
+    ("a not", r"!(?=[a-z_(])", {"!": ""}),
+    ("a choice", r" \? ", {" ? ": " == 0 ? "}),
+    ("a jump", r"(?<=\t)(continue|break)(?=;)", {"continue": "", "break": ""}),
 )
 CONSTANT = re.compile(r"(?<![\w.\"'])\d+(?![\w.\"'])")
 CONDITION = re.compile(r"^(\s*(?:\} else )?(?:if|while) \()(.*)(\)(?: \{)?)$")
@@ -73,6 +83,11 @@ def function_of(text, number):
     return next((name[1] for name in names if name), "")
 
 
+def spaced(line):
+    """The words of a line as a list has them: no tabs."""
+    return " ".join(line.split())
+
+
 def changes(line):
     """[(what is changed, the line then)] of one line.
 
@@ -82,6 +97,8 @@ def changes(line):
     ['a constant']
     >>> changes("\\tlist_add(&one, two);")
     [('a statement', '\\t;')]
+    >>> changes("\\t\\tcontinue;")
+    [('a jump', '\\t\\t;')]
     """
     found, plain = [], masked(line)
     for what, pattern, swap in SWAPS:
@@ -178,12 +195,17 @@ def candidates(where):
 
 # ---- one mutant ----
 
+def limited(limit_s):
+    resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s), int(limit_s) + 1))
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
+
+
 def alone(words, limit_s, env):
     """Runs words with process ids of their own, at most limit_s seconds of CPU time each process; gives the exit status."""
     apart = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--pid", "--fork", "--mount-proc", "--kill-child"]
     with subprocess.Popen([*apart, *map(str, words)], cwd=ROOT, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, start_new_session=True,
-                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s), int(limit_s) + 1))) as process:
+                          preexec_fn=lambda: limited(limit_s)) as process:
         try:
             return process.wait(20 * limit_s)
         except subprocess.TimeoutExpired:
@@ -289,19 +311,19 @@ class Lane:
 
     def try_one(self, mutant, tests):
         """What is to be kept of a mutant."""
-        file, number, what, then, block = mutant
+        file, number, _, then, _ = mutant
         path = self.tree / file
         text = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        said = {"file": file, "line": number, "function": function_of(text, number), "what": what, "was": text[number - 1].strip(), "is": then.strip(), "block": block}
+        said = {"file": file, "line": number, "function": function_of(text, number), "was": spaced(text[number - 1]), "is": spaced(then)}
         if file not in self.codes:
             self.codes[file] = self.compile(file)
         try:
             path.write_text("".join([*text[:number - 1], then + "\n", *text[number:]]), encoding="utf-8")
             code = self.compile(file)
             if code in (None, self.codes[file]):
-                return {**said, "outcome": "the same code" if code else "not compiled"}
+                return {**said, "now": None, "why": "the same code" if code else "not compiled"}
             by, ran, seconds = self.killer(tests)
-            return {**said, "outcome": "killed" if by else "survived", "by": by, "tests": len(tests), "ran": ran, "cpu_s": round(seconds, 1)}
+            return {**said, "now": by or f"{MISSED}{ran}/{len(tests)}", "why": f"{seconds:.1f} s"}
         finally:
             path.write_text("".join(text), encoding="utf-8")
 
@@ -319,7 +341,7 @@ def try_one(mutant, tests):
 
 
 def attempt(mutants, where, seed, count=None):
-    """Tries mutants in LANES lanes until `count` of them have been killed or have survived; yields what is to be kept of each."""
+    """Tries mutants in LANES lanes until `count` of them have been killed or have survived; yields what is to be kept of these."""
     todo, running, counted = iter(mutants), set(), 0
     numbers = multiprocessing.Queue()
     for number in range(LANES):
@@ -333,22 +355,31 @@ def attempt(mutants, where, seed, count=None):
                 return
             done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
             for said in (one.result() for one in done):
-                counted += said["outcome"] in ("killed", "survived")
-                print(f"{said['outcome']:14}{said['file']}:{said['line']}: {said['was']}  ->  {said['is']}"
-                      + (f"  by {said['by']}" if said.get("by") else ""), flush=True)
-                yield {"seed": seed, **said}
+                print(f"{said['now'] or '-'}: {said['file']}:{said['line']}: {said['was']}  ->  {said['is']}  ({said['why']})", flush=True)
+                if said["now"]:
+                    counted += 1
+                    yield {"seed": seed, "first": said["now"], **said}
 
 
 # ---- what is kept ----
 
+def lines_in(path):
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
 def results():
-    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
+    """[what is kept of each mutant that was counted], by the names of FIELDS."""
+    return [dict(zip(FIELDS, line.split("\t"))) for line in lines_in(RESULTS) if line and not line.startswith("#")]
+
+
+def keep(found):
+    about = [line for line in lines_in(RESULTS) if line.startswith("#")]
+    RESULTS.write_text("".join(line + "\n" for line in [*about, *("\t".join(one[field] for field in FIELDS) for one in found)]), encoding="utf-8")
 
 
 def equivalent():
     """{(file, function, the line, the line then): why there is no difference}."""
-    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()
-    return {tuple(words[:4]): words[4] for words in (line.split("\t") for line in lines if line and not line.startswith("#"))}
+    return {tuple(words[:4]): words[4] for words in (line.split("\t") for line in lines_in(EQUIVALENT) if line and not line.startswith("#"))}
 
 
 def key_of(one):
@@ -362,29 +393,24 @@ def named(mutants):
         file, number, _, then, _ = mutant
         if file not in texts:
             texts[file] = (ROOT / file).read_text(encoding="utf-8").splitlines()
-        found[file, function_of(texts[file], number), texts[file][number - 1].strip(), then.strip()] = mutant
+        found[file, function_of(texts[file], number), spaced(texts[file][number - 1]), spaced(then)] = mutant
     return found
 
 
-def outcome(one, same):
-    """`survived` only if it counts."""
-    return "equivalent" if one["outcome"] == "survived" and key_of(one) in same else one["outcome"]
-
-
-def keep(found):
-    RESULTS.write_text("".join(json.dumps(one) + "\n" for one in found), encoding="utf-8")
+def missed(said):
+    return said.startswith(MISSED)
 
 
 def run(seed, count):
-    where = executed()
-    seen = {(one["file"], one["line"]) for one in results()}
+    where, kept = executed(), results()
+    seen = {(one["file"], one["function"], one["was"]) for one in kept}
     same = equivalent()
-    chosen = [mutant for key, mutant in named(candidates(where)).items() if mutant[:2] not in seen and key not in same]
+    chosen = [mutant for key, mutant in named(candidates(where)).items() if key[:3] not in seen and key not in same]
     random.Random(seed).shuffle(chosen)
     chosen = {mutant[:2]: mutant for mutant in chosen}.values()
-    for said in attempt(chosen, where, seed, count):
-        with open(RESULTS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(said) + "\n")
+    for said in attempt(chosen, where, str(seed), count):
+        kept.append(said)
+        keep(kept)
     table()
 
 
@@ -392,33 +418,31 @@ def again():
     """Lines are found by what they say; a survivor whose line is no longer there is dropped."""
     where, same = executed(), equivalent()
     mutants = named(candidates(where))
-    kept = {key_of(one): one for one in results() if outcome(one, same) != "survived" or key_of(one) in mutants}
-    keep(kept.values())
-    for said in attempt([mutants[key] for key, one in kept.items() if outcome(one, same) == "survived"], where, "again"):
-        kept[key_of(said)] = said
+    kept = {key_of(one): one for one in results() if key_of(one) in mutants or not missed(one["now"])}
+    for said in attempt([mutants[key] for key, one in kept.items() if missed(one["now"]) and key not in same], where, ""):
+        kept[key_of(said)]["now"] = said["now"]
         keep(kept.values())
     table()
 
 
 def table():
+    """A mutant whose equivalence was found later is not counted."""
     same, folders = equivalent(), defaultdict(Counter)
-    found = [{**one, "outcome": outcome(one, same)} for one in results()]
+    found = [one for one in results() if key_of(one) not in same]
     for one in found:
         for folder in (one["file"].split("/")[1], "all"):
-            folders[folder][one["outcome"]] += 1
-    print(f"\n{'folder':12}{'mutants':>8}{'killed':>8}{'%':>6}")
+            folders[folder]["mutants"] += 1
+            folders[folder]["first"] += not missed(one["first"])
+            folders[folder]["now"] += not missed(one["now"])
+    print(f"\n{'folder':12}{'mutants':>8}{'at first':>10}{'now':>8}{'%':>6}")
     for folder in sorted(folders, key=lambda name: (name == "all", name)):
-        killed, survived = folders[folder]["killed"], folders[folder]["survived"]
-        if killed + survived:
-            print(f"{folder:12}{killed + survived:8}{killed:8}{100 * killed / (killed + survived):6.0f}")
-    everything = folders["all"]
-    print(f"not counted: {everything['the same code']} that are the same code, {everything['not compiled']} that do not compile, "
-          f"{everything['equivalent']} that nobody can see ({EQUIVALENT.relative_to(ROOT)})")
+        counted, first, now = (folders[folder][what] for what in ("mutants", "first", "now"))
+        print(f"{folder:12}{counted:8}{first:10}{now:8}{100 * now / counted:6.0f}")
     for one in found:
-        if one["outcome"] == "survived":
-            print(f"survived: {one['file']}:{one['line']}: {one['was']}  ->  {one['is']}  ({one['ran']} of {one['tests']} tests)")
-    killed, counted = everything["killed"], everything["killed"] + everything["survived"]
-    if counted >= ENOUGH and killed < WANTED * counted:
+        if missed(one["now"]):
+            print(f"{one['now']}: {one['file']}, {one['function']}(): {one['was']}  ->  {one['is']}")
+    counted, now = folders["all"]["mutants"], folders["all"]["now"]
+    if counted >= ENOUGH and now < WANTED * counted:
         sys.exit(f"fewer than {WANTED:.0%} of {counted} mutants are found")
 
 
