@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Claims about sink/: every form says where the Python trace goes; attributes of any row, whatever is in its texts, stay within the
- * room that was made for them and are read back as the same values from csv and from JSON; a csv file has the rows in their columns.
+ * room that was made for them and are read back as the same values from csv and from JSON; a csv file has the rows in their columns;
+ * rows of the Python trace wait in a file.
  */
 #include <errno.h>
 
@@ -12,6 +13,7 @@
 #include "import/attr_reader.h"
 #include "import/csv_reader.h"
 #include "sink/attr_writer.h"
+#include "sink/call_files.h"
 #include "sink/sink.h"
 
 static void every_form_says_where_the_python_trace_goes(void **state)
@@ -216,6 +218,30 @@ static void csv_has_the_rows_in_their_columns(void **state)
 	(void)close(fd);
 }
 
+static void calls_wait_in_a_file_once_there_are_many(void **state)
+{
+	struct sink_config config = {.form = form_get(0), .spool = unit_directory};
+	struct sink_call call = {
+		.text = "train.py(3): step", .start_ns = 5, .end_ns = 7, .pid = 1, .tid = 1};
+	struct mscope_error err = {0};
+	struct call_files *files;
+	int spool = open("/dev/null", O_RDONLY);
+	struct stat st;
+
+	(void)state;
+	(void)close(spool); /* the next file that is opened has its number */
+	assert_int_equal(call_files_open(&config, NULL, &files, &err), 0);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(call_files_put(files, &call, 0, VENDOR_ASCEND, &err), 0);
+	assert_int_equal(fstat(spool, &st), 0);
+	assert_int_equal(st.st_size, 0);
+	for (int i = 0; i < 10000; i++)
+		assert_int_equal(call_files_put(files, &call, 0, VENDOR_ASCEND, &err), 0);
+	assert_int_equal(fstat(spool, &st), 0);
+	assert_true(st.st_size > 300000);
+	assert_int_equal(call_files_close(files, false, &err), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +250,7 @@ int main(void)
 		cmocka_unit_test(attributes_mean_the_same_in_both_styles),
 		cmocka_unit_test(attributes_stay_within_their_room),
 		cmocka_unit_test(csv_has_the_rows_in_their_columns),
+		cmocka_unit_test(calls_wait_in_a_file_once_there_are_many),
 	};
 
 	return cmocka_run_group_tests_name("sink", tests, unit_make_directory,
