@@ -130,7 +130,7 @@ void store_text_decode(const char *text, size_t bytes, struct strbuf *out)
 {
 	const char *end = text + bytes;
 
-	while (text < end) {
+	for (;;) {
 		const char *stop = memchr(text, '\\', (size_t)(end - text));
 
 		if (stop == NULL || stop + 1 == end) {
