@@ -74,6 +74,20 @@ def test_shares_are_printed_for_each_device_and_add_up(client):
             assert sum(owner[key] for owner in one["owners"]) == one[key] == usage[one["event_type"], one["device"]][at]
 
 
+def test_a_step_has_shares_of_its_own_and_none_of_pools_that_come_later(client):
+    said = client("leaky_steps", options=["--analysis=decompose"])
+    found = {(one["event_type"], one["device"]): one for one in said.command.info(said.run.project(), "--analysis=decompose", "--steps=1,3")["decompose"]}
+    for one in found.values():
+        assert [step["step"] for step in one["steps"]] == [1, 3]
+        for at, step in enumerate(one["steps"]):
+            for key in ("peak_bytes", "end_bytes"):
+                assert sum(owner["steps"][at][key] for owner in one["owners"]) == step[key] <= one["peak_bytes"]
+    for pool in ("ATB", "MINDSPORE"):
+        first, third = found[pool, "0"]["steps"]
+        assert first == {"step": 1, "peak_bytes": 0, "end_bytes": 0}, "it is used in step 3 for the first time"
+        assert third["peak_bytes"] == third["end_bytes"] == found[pool, "0"]["peak_bytes"] > 0
+
+
 def test_pools_are_named(client):
     said = client("leaky_steps", options=["--analysis=leaks,decompose"])
     owners = {row.type: row.attr["owner"] for row in said.rows() if row.event == "MALLOC"}
