@@ -223,7 +223,7 @@ loaded() {
 		--listed=tests/check.list --waiting tests/e2e
 }
 
-# Which lines a test executes is asked once (30 minutes of CPU time); the results of all runs stay in build/mutants.
+# Which lines a test executes is asked once (30 minutes of CPU time); what was tried stays in tests/mutants.list.
 soak_mutants() {
 	[ -s build/covered/tests ] || step "mutants: which lines each end-to-end test executes" "$python" tools/covered.py run tests/e2e
 	step "mutants: $mutants wrong lines, seed $seed" "$python" tools/mutants.py run "$seed" "$mutants"
