@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Claims about analysis/: what counts as leaked, how much a pool's use comes and goes, what is held, whose memory it is, and what is there unused. The
- * traces are made by hand, so that they can hold what no driver does in the order that a test needs: windows of recording,
- * steps that overlap, operators without an end, labels that come late or name a byte inside a block.
+ * Claims about analysis/: what counts as leaked, how much a pool's use comes and goes, what is held, whose memory it is, what is
+ * there unused, and who ended when the kernel killed for want of memory. The traces are made by hand, so that they can hold what no
+ * driver does in the order that a test needs: windows of recording, steps that overlap, operators without an end, labels that come
+ * late or name a byte inside a block.
  */
 #include "replay/facts.h"
 #include "symbols/elf_cache.h"
@@ -1172,6 +1173,41 @@ static void elements_are_found_by_stack(void **state)
 	assert_int_equal(by_stack_add(&found, 1, 0, UINT32_MAX), -ENOMEM);
 }
 
+/* ---- host memory ---- */
+
+static void end_process(struct play *p, uint32_t pid)
+{
+	MAKER_EVENT(&p->w[0], p->now++, 0, host_process, .pid = pid, .parent = 1,
+		    .resident_bytes = 4096, .share_bytes = UINT64_MAX,
+		    .state = HOST_PROCESS_ENDED);
+}
+
+static void tell_kills(struct play *p, uint64_t kills)
+{
+	MAKER_EVENT(&p->w[0], p->now++, 0, host_limit, .limit_bytes = UINT64_MAX, .kills = kills,
+		    .hits = UINT64_MAX);
+}
+
+static void who_ended_between_the_counts_of_kills_is_named(void **state)
+{
+	struct play *p = *state;
+	struct findings found = {0};
+
+	tell_kills(p, 4);
+	end_process(p, 100);
+	tell_kills(p, 4);
+	end_process(p, 200);
+	tell_kills(p, 5);
+	end_process(p, 300);
+	tell_kills(p, 5);
+	play(p, 0);
+	analyses_judge(&p->analyses, p->replay, 0, &found);
+	assert_int_equal(FINDINGS_COUNT(&found, host_kill), 1);
+	assert_int_equal(FINDINGS(&found, host_kill)->kills, 1);
+	assert_string_equal(FINDINGS(&found, host_kill)->ended, " (pid 200, 4.0 KiB)");
+	findings_fini(&found);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1229,6 +1265,8 @@ int main(void)
 						begin, end),
 		cmocka_unit_test_setup_teardown(inefficient_memory_has_a_price, begin, end),
 		cmocka_unit_test_setup_teardown(an_operator_ends_with_the_window_that_it_is_in,
+						begin, end),
+		cmocka_unit_test_setup_teardown(who_ended_between_the_counts_of_kills_is_named,
 						begin, end),
 		cmocka_unit_test_setup_teardown(blocks_that_end_outside_of_windows_are_forgotten,
 						begin, end),
