@@ -58,10 +58,11 @@ def test_a_device_that_fills_is_announced_once_and_in_time(msmemscope, program, 
 
 def test_a_command_runs_when_a_device_will_be_full(msmemscope, program, out):
     run = msmemscope("--on-forecast=echo \"$MSMEMSCOPE_FORECAST_DEVICE $MSMEMSCOPE_FORECAST_STEP $MSMEMSCOPE_FORECAST_TEXT\" >%s" % (out / "called"),
-                     "--", *program("oom_causes", "filling", 6), env=surroundings(6, out), output=out / "o")
+                     "--call-stack=c", "--", *program("oom_causes", "filling", 6), env=surroundings(6, out), output=out / "o")
     device, step, *text = (out / "called").read_text().split()
     [said] = said_by(run)
     assert device == "0" and said[0] <= int(step) <= said[-1] and " ".join(text).startswith("NPU 0 will be full at step")
+    assert " ".join(text).endswith(" per step, most of it at take (oom_causes) -> device_take (oom_causes)"), text
 
 
 def test_who_does_not_grow_hears_nothing(msmemscope, program, out):
