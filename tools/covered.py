@@ -9,7 +9,8 @@
                                              second of CPU time. What stands above the mark in the list is kept by hand.
 
 Data are in build/covered: `tests` has a line of JSON for each test (tests/e2e/lib/costs.py), PID-N.M the blocks that it ran of the
-program with M - 1 blocks (tests/coverage/blocks.c).
+program with M - 1 blocks (tests/coverage/blocks.c), lines.M where these are in the source. What a test ran of an earlier build counts on,
+by the lines of then; remove build/covered to start anew.
 """
 import json
 import os
@@ -40,6 +41,7 @@ def run(words):
     subprocess.run(["cmake", "--preset", "coverage"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", BUILD, "--target", *TARGETS, "--", "--quiet"], check=True)
     subprocess.run(["cmake", "--install", BUILD, "--prefix", DIST], check=True, stdout=subprocess.DEVNULL)
+    keep_lines()
     env = {**os.environ, "MSMEMSCOPE_DIST": str(DIST), "MSMEMSCOPE_TARGETS": str(BUILD / "tests" / "targets"),
            "MSMEMSCOPE_COVERED": str(COVERED)}
     return subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", *(words or ["tests/e2e"])], cwd=ROOT, env=env,
@@ -75,17 +77,21 @@ def lines_of(program, pcs, count):
     return lines[:count]
 
 
-def block_lines():
-    """{M: the same} of the command and of the collector."""
+def keep_lines():
+    """Writes them for the command and for the collector as they are now."""
     pcs = COVERED / "pcs"
     pcs.mkdir(exist_ok=True)
     subprocess.run([DIST / "bin" / "msmemscope", "-q", "-o", pcs / "out", "--", "/usr/bin/python3", "-c", "pass"], check=True,
-                   env={**os.environ, "MSCOPE_COVERAGE_PCS": str(pcs)}, stdout=subprocess.DEVNULL)
-    found = {}
+                   env={**os.environ, "MSCOPE_COVERAGE_PCS": str(pcs)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for program in (DIST / "bin" / "msmemscope", DIST / "lib64" / "libascend_kernel_hook.so"):
         count = section_bytes(program, "__sancov_guards") // 4 + 1
-        found[count] = lines_of(program, pcs / str(count), count)
-    return found
+        (COVERED / f"lines.{count}").write_text(json.dumps(lines_of(program, pcs / str(count), count)), encoding="utf-8")
+
+
+def block_lines():
+    """{M: what lines_of() says} of every program that was kept."""
+    return {int(path.suffix[1:]): [where and tuple(where) for where in json.loads(path.read_text(encoding="utf-8"))]
+            for path in COVERED.glob("lines.*")}
 
 
 def tests(failed=False):
