@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import fleet_ranks
+import same
 import stores
 from harness import environment
 
@@ -229,12 +230,15 @@ def test_equal_ranks_have_no_outlier(base, store, add, fleet, out):
     assert shown["outliers"] == [] and shown["rank_count"] == 40 and len(shown["hosts"]) == 5
 
 
-def test_the_screen_of_a_run_fits(base, store, add, msmemscope, out):
+def test_the_screen_of_a_run_fits(base, store, add, fleet, msmemscope, out):
     fleet_ranks.make(base, out / "r", run="wide", ranks=200, places=100, seed=3)
     add_all(add, store, out / "r", writers=4)
     text = msmemscope("fleet", "show", "wide", "--store", store.url, output=False).check().stdout
     assert len(text.splitlines()) <= 25 and max(map(len, text.splitlines())) <= 110, text
     assert "Ranks that stand out:" in text and "leaks" in text and "% more" in text and "other call sites" in text
+    [peak] = [pool["peak_bytes"] for pool in fleet(store, "show", "wide")["pools"] if pool["main"]]
+    said = re.search(r"^Peak of \w+: median (.*), nine of ten ranks up to (.*), least (.*), most (.*)$", text, re.M).groups()
+    assert said == tuple(same.shown(int(peak[key])) for key in ("median", "p90", "least", "most")), peak
 
 
 def test_a_run_that_is_not_there_is_told(traces, store, add, msmemscope):
