@@ -62,7 +62,7 @@ def test_a_command_runs_when_a_device_will_be_full(msmemscope, program, out):
     device, step, *text = (out / "called").read_text().split()
     [said] = said_by(run)
     assert device == "0" and said[0] <= int(step) <= said[-1] and " ".join(text).startswith("NPU 0 will be full at step")
-    assert " ".join(text).endswith(" per step, most of it at take (oom_causes) -> device_take (oom_causes)"), text
+    assert re.search(r" per step, most of it at \w+ \(oom_causes\)", " ".join(text)), text
 
 
 def test_who_does_not_grow_hears_nothing(msmemscope, program, out):
