@@ -12,6 +12,7 @@ Data are in build/covered: `tests` has a line of JSON for each test (tests/e2e/l
 program with M - 1 blocks (tests/coverage/blocks.c), lines.M where these are in the source. What a test ran of an earlier build counts on,
 by the lines of then; remove build/covered to start anew.
 """
+import itertools
 import json
 import os
 import re
@@ -102,11 +103,7 @@ def tests(failed=False):
         for count, where in lines.items():
             file = COVERED / f"{said['files']}.{count}"
             if file.exists():
-                data = file.read_bytes()
-                at = data.find(1)
-                while at >= 0:
-                    ran.add(where[at])
-                    at = data.find(1, at + 1)
+                ran.update(itertools.compress(where, file.read_bytes()))
         found.pop(said["test"], None)
         if said["passed"] or failed:
             found[said["test"]] = said["cpu_s"], ran - {None}

@@ -10,7 +10,7 @@ tried at a time, as many as there are cores.
 
 Unit tests are run here with the preset `coverage` for what they execute; of the end-to-end tests it is what `tools/covered.py run` left in
 build/covered. A mutant that compiles to the same code as before is not counted. A test that ends later than it could is a failure: an endless
-loop. One that fails without the change, too, or not again with it, is not counted. What does not fail in 60 s of CPU time survives. A
+loop. One that fails without the change, too, or not again with it, is not counted. What does not fail in 60 s of CPU time ($LIMIT_S) survives. A
 survivor that no test can find, since nothing differs, gets a line in tests/equivalent.list: file, function, line, line then, and why, with tabs
 between. It is not counted, nor tried again. The lines of tests/mutants.list: seed, file, function, line, line then, what found it at first, and
 what finds it now, with tabs between; "missed 12/40" says that 12 of the 40 tests that execute the line ran and passed.
@@ -44,7 +44,7 @@ ENOUGH, WANTED = 200, 0.85  # so many mutants judge the tests, of which they hav
 # Those that say what is true; not those that start, stop and kill processes.
 FOLDERS = ("advise", "analysis", "base", "dump", "findings", "import", "options", "parquet", "replay", "sink", "store", "symbols", "trace",
            "viewer", "views")
-LIMIT_S = 60
+LIMIT_S = int(os.environ.get("LIMIT_S", "60"))
 LIMIT_BYTES = 4 << 30  # of memory of a test: a mutant that takes more and more must not take the machine's
 NEAR = 12  # lines from the first one of a block
 LINKED = 6  # unit tests at a time
@@ -162,18 +162,27 @@ def all_unit_lines():
 
 
 def executed():
-    """{"FILE:LINE" of a block's beginning: [(CPU seconds, test)], those first that run most lines of the file in a second}."""
-    tests = [(name, seconds, map(tuple, ran)) for name, (seconds, ran) in all_unit_lines().items()]
+    """{"FILE:LINE" of a block's beginning: [(CPU seconds, test)], those first that run most lines of the file in a second}. A line that
+    n tests run counts as an nth: what is in every launch says little of who looks at it."""
+    tests = [(name, seconds, {tuple(where) for where in ran}) for name, (seconds, ran) in all_unit_lines().items()]
     if (covered.COVERED / "tests").exists():
         # Some pass only with gcc's code; whether they can judge a mutant is asked when they fail.
         tests += [one for one in covered.tests(failed=True) if covered.NAME.fullmatch(one[0])]
+    often = Counter(itertools.chain.from_iterable(ran for _, _, ran in tests))
+    ours = {where for where in often if is_ours(where[0])}
     found = defaultdict(list)
     for name, seconds, ran in tests:
-        ran = list(ran)
-        files = Counter(file for file, _ in ran)
-        for file, line in ran:
-            found[f"{file}:{line}"].append(((seconds + covered.LEAST_S) / files[file], seconds, name))
-    return {where: [one[1:] for one in sorted(them)] for where, them in found.items()}
+        ran &= ours
+        files = Counter()
+        for where in ran:
+            files[where[0]] += 1 / often[where]
+        for where in ran:
+            found[where].append(((seconds + covered.LEAST_S) / files[where[0]], seconds, name))
+    return {f"{file}:{line}": [one[1:] for one in sorted(them)] for (file, line), them in found.items()}
+
+
+def is_ours(file):
+    return file.split("/")[1] in FOLDERS and file.endswith(".c")
 
 
 def candidates(where):
@@ -181,8 +190,7 @@ def candidates(where):
     begins = defaultdict(list)
     for one in where:
         file, _, line = one.rpartition(":")
-        if file.split("/")[1] in FOLDERS and file.endswith(".c"):
-            begins[file].append(int(line))
+        begins[file].append(int(line))
     found = []
     for file in sorted(begins):
         block = None

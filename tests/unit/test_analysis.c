@@ -1206,8 +1206,7 @@ static void elements_are_found_by_stack(void **state)
 static void end_process(struct play *p, uint32_t pid)
 {
 	MAKER_EVENT(&p->w[0], p->now++, 0, host_process, .pid = pid, .parent = 1,
-		    .resident_bytes = 4096, .share_bytes = UINT64_MAX,
-		    .state = HOST_PROCESS_ENDED);
+		    .resident_bytes = 4096, .share_bytes = UINT64_MAX, .state = HOST_PROCESS_ENDED);
 }
 
 static void tell_kills(struct play *p, uint64_t kills)
