@@ -803,6 +803,25 @@ static void asking_at_every_event_changes_no_answer(void **state)
 	assert_int_equal(end(&other), 0);
 }
 
+static void a_step_has_nothing_of_a_pool_that_comes_later(void **state)
+{
+	struct play *p = *state;
+	uint64_t third;
+
+	pass(p, 2);
+	third = step_begin(p, 0);
+	take(p, PTA, 0x1000, 1 << 10);
+	step_end(p, 0, third);
+	take(p, HAL_9, 0x9000, 2 << 10);
+	p->splits_steps = true;
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(strstr(told(p), "HAL memory"),
+			    "HAL memory of device 9 by owner\n"
+			    "   at its peak   at the end    step 3 most     step 3 end\n"
+			    "       2.0 KiB      2.0 KiB            0 B            0 B  CANN@APP\n"
+			    "       2.0 KiB      2.0 KiB            0 B            0 B  total\n");
+}
+
 /* Without decompose rows name the owner of what the user has labelled, and of nothing else. */
 static void labels_of_the_user_need_no_analysis(void **state)
 {
@@ -1273,6 +1292,8 @@ int main(void)
 			what_a_thread_allocates_has_the_class_that_it_entered, begin, end),
 		cmocka_unit_test_setup_teardown(asking_at_every_event_changes_no_answer, begin,
 						end),
+		cmocka_unit_test_setup_teardown(a_step_has_nothing_of_a_pool_that_comes_later,
+						begin, end),
 		cmocka_unit_test_setup_teardown(labels_of_the_user_need_no_analysis, begin, end),
 		cmocka_unit_test_setup_teardown(labels_of_a_thread_stand_in_order_of_entry, begin,
 						end),
