@@ -6,9 +6,9 @@
  *     serve::run (serve.cpp:19)         C of the user, with its line, or with its module
  *     torch.nn.functional.relu          code of others
  *
- * Where a name has no room, a file is named once (":31 evaluate" comes from the same as the frame before), and frames are shown shorter and
- * shorter, in the order of `steps`: qualifiers go first, then frames in the middle that other names of the list have too, then functions.
- * The file and line of the user's frames stay to the end, those of the innermost one longest.
+ * Where a name has no room, its frames are shown shorter and shorter, in the order of `steps`: qualifiers go first, then frames in the
+ * middle that other names of the list have too, then functions. The file and line of the user's frames stay to the end, those of the innermost
+ * one longest; before one is left out, a file is named once (":31 evaluate" is of the same file as the frame before).
  */
 #include "sink/screen_names.h"
 
@@ -310,23 +310,40 @@ static void take_step(const struct step *step, struct pieces *pieces)
 	}
 }
 
-/* A name in so many columns; what `others` have too goes first. */
-static void fit(const char *name, const char *const *others, size_t count, size_t columns,
-		struct strbuf *out)
+/* Whether a step leaves out lines of the user. */
+static bool drops_lines(const struct step *step)
+{
+	return (step->which & OF_USER) && !(step->which & REPEATED) && step->size == SIZE_NONE;
+}
+
+/* Shortens a name until it fits. Returns whether it does. */
+static bool shorten(const char *name, const char *const *others, size_t count, size_t columns,
+		    bool one_file, struct strbuf *out)
 {
 	struct pieces pieces;
 	size_t i;
 
 	split(name, &pieces);
 	find_common(name, others, count, &pieces);
-	pieces.one_file = true;
+	pieces.one_file = one_file;
 	strbuf_reset(out);
 	add_pieces(&pieces, out);
 	for (i = 0; i < MSCOPE_COUNT(steps) && screen_columns(strbuf_str(out)) > columns; i++) {
+		if (!one_file && drops_lines(&steps[i]))
+			continue;
 		take_step(&steps[i], &pieces);
 		strbuf_reset(out);
 		add_pieces(&pieces, out);
 	}
+	return screen_columns(strbuf_str(out)) <= columns;
+}
+
+/* A name in so many columns; what `others` have too goes first. A file is named once before a line of the user is left out. */
+static void fit(const char *name, const char *const *others, size_t count, size_t columns,
+		struct strbuf *out)
+{
+	if (!shorten(name, others, count, columns, false, out))
+		(void)shorten(name, others, count, columns, true, out);
 }
 
 /* Those of `others` that would read the same: what tells a name from all the rest may be no single frame. */
