@@ -187,13 +187,35 @@ def at_end(ended):
             dry = sys.modules.get(f"{__package__}._dry")
             if dry is not None:
                 _guarded(dry.finished)
-            elif "torch" in sys.modules:
-                from . import _who
-                _who.look()
+            else:
+                _look()
             ended()
 
         atexit.register(end)
+        when_imported("multiprocessing.util", _look_in_forked)
         when_imported("threading", lambda threading: _add_last(threading, atexit.register, end))
+
+
+def _look():
+    if "torch" in sys.modules:
+        from . import _who
+        _who.look()
+
+
+def _look_in_forked(util):
+    """Children that multiprocessing forks, as workers of a DataLoader, leave by os._exit(): no exit handler of the interpreter runs. Their
+    finalizers do, and this one is made first of all: what its parent had is cleared."""
+    getpid = sys.modules["os"].getpid
+    here = getpid()
+
+    def forked(_util):
+        if getpid() != here:  # else it was spawned, and has exit handlers
+            util.Finalize(None, _guarded, (_look,), exitpriority=_FIRST)
+
+    util.register_after_fork(_look_in_forked, forked)
+
+
+_FIRST = 1 << 20  # of multiprocessing's finalizers
 
 
 def finish_labels():

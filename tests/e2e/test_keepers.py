@@ -768,3 +768,31 @@ def test_a_node_is_read_whatever_stands_before_it(msmemscope, out, dist):
     # Where the size is not known, 512 bytes are read: the first of both tensors.
     assert ended.stdout.splitlines() == ["0x300000001 1", "0x300000003 1", "0x300000004 1", "0xffffffffffffffff 1", "0x7f0000000010 1", "0x0 1",
                                          "0x1e1 1", "0x401 2"]
+
+
+FORKED = """
+import multiprocessing, time, torch
+def work():
+    kept.items = {}
+    for n in range(400):
+        kept.items[n] = torch.randn(1000)
+        torch.randn(2000)
+        time.sleep(0.002)
+class kept:
+    pass
+if __name__ == "__main__":
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join()
+    print(child.exitcode)
+"""
+
+
+def test_a_forked_child_is_asked_before_it_leaves(python, msmemscope, out):
+    """It leaves by os._exit(): no exit handler of the interpreter runs in it."""
+    out.mkdir(exist_ok=True)
+    script = out / "script.py"
+    script.write_text(FORKED)
+    run = msmemscope("--device=cpu", "--", *python, script).check()
+    assert run.stdout == "0\n"
+    assert re.search(r"kept by: dict `kept\.items` \(class attribute of kept in script\.py\), 400 items\n", run.stderr), run.stderr
