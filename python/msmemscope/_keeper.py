@@ -23,6 +23,7 @@ from _thread import _local as _LOCAL
 from importlib.machinery import SourceFileLoader
 from typing import NamedTuple
 
+from . import _renewed
 from ._filled import added, filled, forget, function_lines, is_library, is_own
 from ._native import collector, ctypes
 
@@ -47,10 +48,14 @@ _FRAMES_OF = {kind: kind.__dict__[name] for kind, name in zip(_GENERATORS, ("gi_
 _PARTIAL_FUNC = functools.partial.__dict__["func"].__get__
 _METHOD_FUNC = types.MethodType.__dict__["__func__"].__get__
 _PLAIN = (str, int, float, bool, bytes, type(None))
+_LIMITS = ("maxsize", "_maxsize")  # of queues
+_ITERATORS = (enumerate, zip, map, filter)  # which keep what they gave last
 _QUEUES = {"queue": ".queue", "asyncio.queues": "._queue", "multiprocessing.queues": "._buffer"}  # module: where its classes have their items
 # Where torch.nn.Module has what a program writes as attributes, or as items of a Sequential.
 _OF_MODULES = ("._modules", "._parameters", "._buffers")
 _PART = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
+_ONE = 2  # blocks of a call site at most, of which each may be the current value of one variable
+_LINKED = 100000  # nodes of a linked list that are counted
 _SEVERAL = 3  # blocks, at least, in each of several containers that grow
 # Kinds of roots whose containers a program fills by a name that its text has.
 _WRITTEN = ("global", "local", "class", "closure", "default")
@@ -72,6 +77,8 @@ class Answer(NamedTuple):
     path: str  # from the root to one block
     cure: str
     full: bool = False  # the container has as many items as it may, and drops an old one for each new one
+    most: int = 0  # items that the container may have; 0: no limit is known
+    renewed: bool = False  # a variable, and no value of it is made from its old one
 
 
 class _Root(NamedTuple):
@@ -82,10 +89,12 @@ class _Root(NamedTuple):
     order: int  # which of several is said
     code: object = None  # of the function that has the name
     weak: bool = False  # a library's function, which is an object like others: any variable that leads to it is better
+    has_attributes: bool = False  # the node is the dict of what the name names
 
 
 def _has_base(kind, base):
-    return any(c is base for c in _mro_of_type(kind))
+    bases = base if type(base) is tuple else (base,)
+    return any(c is base for c in _mro_of_type(kind) for base in bases)
 
 
 def _type_name(value):
@@ -170,6 +179,34 @@ def _attribute(value, child):
     return None
 
 
+def _limit(value, holder):
+    """Items that a container may have; 0: there is no limit."""
+    most = None
+    if _is_queue(holder):
+        attributes = _instance_dict(holder) or {}
+        most = next((attributes[name] for name in _LIMITS if name in attributes), 0)
+    elif _has_base(type(value), collections.deque):
+        most = collections.deque.maxlen.__get__(value)
+    elif type(value) is _LRU:
+        most = _LRU.cache_info(value).maxsize
+    return most if type(most) is int and most > 0 else 0
+
+
+def _step(value, text):
+    """What an object has as "[1]" or ".older"; None: it has none."""
+    if text.startswith("["):
+        index, kind = text[1:-1], tuple if _has_base(type(value), tuple) else list
+        return kind.__getitem__(value, int(index)) if index.isdigit() and _has_base(type(value), kind) and int(index) < kind.__len__(value) else None
+    for kind in _mro_of_type(type(value)):
+        found = _dict_of_type(kind).get(text[1:])
+        if type(found) is types.MemberDescriptorType:
+            try:
+                return found.__get__(value)
+            except AttributeError:  # a slot that is empty
+                return None
+    return (_instance_dict(value) or {}).get(text[1:])
+
+
 class _Arrays:
     """What the collector is given and fills in."""
 
@@ -204,6 +241,7 @@ class _Scan:
         self.arrays = _Arrays()
         self.skipped = []
         self.globals = {}  # id of a module's dict -> file or name
+        self.paths = set()  # files of modules that sys.modules does not have, as of a script that runpy has run
         self.own = set()  # ids of dicts of our own modules
 
     # ---- the heap ----
@@ -357,9 +395,7 @@ class _Scan:
         node = self.nodes[ordinal]
         kind = type(node)
         if kind is dict:
-            file = self.globals.get(id(node))
-            if file is None and "__builtins__" in node and "__name__" in node:
-                file = _module_file(node) or str(node.get("__name__"))
+            file = self.module_of(node)
             if file is None:
                 return None
             name = _key(node, self.nodes[child])
@@ -385,8 +421,15 @@ class _Scan:
             module = _dict_of_type(node).get("__module__")
             names = _dict_of_module(sys.modules[module]) if type(module) is str and module in sys.modules else {}
             file = _module_file(names) or str(module)
-            return _Root("class", _name_of_type(node), f"class attribute of {_name_of_type(node)} in {file}", child, 2)
+            return _Root("class", _name_of_type(node), f"class attribute of {_name_of_type(node)} in {file}", child, 2, has_attributes=True)
         return None
+
+    def module_of(self, names):
+        """The file or name of the module that has a dict as its globals; None: it is another dict."""
+        if id(names) not in self.globals and "__builtins__" in names and "__name__" in names:
+            self.paths.add(str(names.get("__file__")))
+            return _module_file(names) or str(names.get("__name__"))
+        return self.globals.get(id(names))
 
     def variable_of(self, context, child):
         """The context variable by which a context leads to `child`, a node of the tree of its values."""
@@ -416,7 +459,7 @@ class _Scan:
                 if id(default) in self.ordinals and self.ordinals[id(default)] in self.down[child]:
                     return _Root("default", name, f"default argument of {_defined_words(code)}", self.ordinals[id(default)], 3, code, weak)
         if value is node.__dict__:
-            return _Root("global", code.co_name, f"attribute of the function {_defined_words(code)}", child, 3, None, weak)
+            return _Root("global", code.co_name, f"attribute of the function {_defined_words(code)}", child, 3, code, weak, True)
         return None
 
     def climb(self, groups):
@@ -543,6 +586,81 @@ class _Scan:
         except RuntimeError:  # another thread changes it
             return "[...]", False
 
+    def innermost(self, path, pieces, root):
+        """Parts of the path of one block down to the container that has it, else down to the tensor itself."""
+        for at in range(len(path) - 2, -1, -1):
+            node = self.nodes[path[at]]
+            if self.length(node) and not (root.has_attributes and at == 0) and (at == 0 or pieces[at - 1] not in _OF_MODULES and
+                                                                              node is not _instance_dict(self.nodes[path[at - 1]])):
+                return at + 1
+        return len(path)
+
+    def linked(self, path, pieces, shared):
+        """(where in the path a linked list starts, how its next node is written, how many it has); None: there is none that leads to all."""
+        for at in range(shared):
+            for size in (1, 2):
+                text = "".join(pieces[at:at + size])
+                node = self.nodes[path[at]]
+                if not text or pieces[at:at + size] != pieces[at + size:at + 2 * size] or \
+                        any(type(self.nodes[path[at + n * size]]) is not type(node) for n in (1, 2)) or type(_step(node, text)) is not type(node):
+                    continue
+                count, kind, seen = 0, type(node), set()
+                while type(node) is kind and (not text.startswith("[") or self.length(node)) and id(node) not in seen and count < _LINKED and not self.late():
+                    seen.add(id(node))
+                    count, node = count + 1, _step(node, text)
+                return at, text, count
+        return None
+
+    def variables(self, targets):
+        """[((where, name), whether it is a container that has them)] of all that refers to objects, as _renewed.py names them; None: not all
+        that does is known to be a variable of the program."""
+        found, frames = [], self.frames()
+        values, children, parents = list(targets), [], []
+        skipped = self.skipped
+        self.skipped = [*skipped, *map(id, (targets, values, children, parents))]
+        try:
+            for level in range(3):
+                ids = [id(value) for value in values]
+                for frame in frames:
+                    found += [((frame.f_code, name), level > 0) for name, _index in self.slots(frame, ids)]
+                edges = self.referrers(ids)
+                children[:] = [values[index] for _number, index in edges]
+                parents[:] = [self.found[number] for number, _index in edges]
+                del values[:]
+                for child, parent in zip(children, parents):
+                    names = self.names_in(parent, child, frames)
+                    if names is None and _has_base(type(parent), (dict, list, tuple, collections.deque)):
+                        values.append(parent)
+                    elif names is None:
+                        return None
+                    found += [(name, level > 0) for name in names or ()]
+                if not values or self.late():
+                    break
+            return None if values else found
+        finally:
+            self.skipped = skipped
+
+    def names_in(self, parent, child, frames):
+        """[(where, name)] by which an object refers to another one, as in variables(); None: by none."""
+        kind = type(parent)
+        if kind in _ITERATORS or kind is types.FrameType and any(parent is frame for frame in frames):
+            return []
+        if kind in _GENERATORS:
+            frame = _FRAMES_OF[kind].__get__(parent)
+            return [(frame.f_code, name) for name, _index in self.slots(frame, [id(child)])] if frame is not None else []
+        if kind is dict:
+            where = self.module_of(parent)
+            return [(where, (_key(parent, child) or "")[1:-1])] if where is not None or self.is_of_object(parent) else None
+        name = None if _has_base(kind, (dict, list, tuple, collections.deque)) else _attribute(parent, child)
+        return [(None, name)] if name is not None else None
+
+    def is_of_object(self, mapping):
+        """Whether a dict has the attributes of an object, or the buffers or parameters of a module."""
+        self.referrers([id(mapping)])
+        return any(_instance_dict(value) is mapping or type(value) is dict and any(value.get(name[1:]) is mapping for name in _OF_MODULES)
+                   or _is_module(value) and any((_instance_dict(value) or {}).get(name[1:]) is mapping for name in _OF_MODULES)
+                   for value in list(self.found))
+
     def pieces(self, path, attribute):
         out, attribute = [], attribute
         for parent, child in zip(path, path[1:]):
@@ -564,6 +682,8 @@ class _Scan:
     def owner(self, path, pieces, shared):
         """What a program calls the keeper, and how many parts of the path its name has: for the dict of an object the object, for the
         deque of a queue the queue, for a dict of parameters the module."""
+        if shared == len(path):  # the tensor itself
+            return self.nodes[path[-1]], shared - 1
         for at in range(shared - 1):
             whole = _PART.sub("", "".join(pieces[at:])) == "" or at == max(0, shared - 3) and pieces[shared - 2] in _OF_MODULES
             if whole and _is_module(self.nodes[path[at]]):
@@ -670,6 +790,9 @@ _CURES = {
 }
 
 
+_CYCLE_CURE = "use torch.autograd.grad(), or set .grad to None after backward(create_graph=True)"
+
+
 def _cure(kind, what, grad, scalar=False, in_graph=False, value=""):
     """`value`: the variable that is put into the container, "" if it is not known."""
     if kind in _CURES:
@@ -688,6 +811,12 @@ def _cure(kind, what, grad, scalar=False, in_graph=False, value=""):
         clear = f"remove items from the {word}" if container else "delete it"
         return f"{clear} when no longer needed; .detach() frees the graph alone, not the tensor"
     return f"remove items from the {word} when they are no longer needed" if container else "delete it when it is no longer needed"
+
+
+def _linked_cure(text):
+    if text.startswith("["):
+        return f"keep as many as are needed: each of them holds the one before it, as its item {text}"
+    return f"set {text} of an older node to None when those before it are no longer needed"
 
 
 def _cure_of_items(what, item, in_graph, on_cpu):
@@ -765,6 +894,7 @@ class Scanner:
             answer = self._direct(site, group, addresses, roots, whole) if group else None
             answers.append(answer)
         self._graphs(answers, groups, addresses, at)
+        self._gradients(answers, groups, at)
         for index, (site, group) in enumerate(zip(self.sites, groups)):
             if answers[index] is None:
                 answers[index] = self._nothing(site, group, addresses, whole)
@@ -784,8 +914,13 @@ class Scanner:
         if cycle is not None:
             return cycle
         path, shared = scan.walk(root.child, group)
-        pieces = scan.pieces(path, root.kind == "class")
-        shared, several = scan.one_of_several(path, pieces, shared, group & scan.masks[root.child])
+        pieces = scan.pieces(path, root.has_attributes)
+        if _count(group & scan.masks[root.child]) == 1:
+            shared = scan.innermost(path, pieces, root)
+        linked = scan.linked(path, pieces, shared)
+        if linked is not None:
+            shared = linked[0] + 1
+        shared, several = scan.one_of_several(path, pieces, shared, group & scan.masks[root.child]) if linked is None else (shared, 1)
         holder, named = scan.owner(path, pieces, shared)
         held = group & scan.masks[root.child]
         name, whole_name = root.name + "".join(pieces[:named]), root.name + "".join(pieces) or root.words
@@ -797,10 +932,29 @@ class Scanner:
         if root.words.startswith("class attribute of finalize in weakref") and answer.name == "finalize._registry":
             return answer._replace(what="", name="", root="arguments of weakref.finalize()", cure=_cure("finalize", "", False))
         answer = self._described(answer, root, path, pieces, shared, holder, in_graph)
+        if linked is not None:
+            return answer._replace(what="linked list", items=linked[2], holds="", cure=_linked_cure(linked[1]))
+        if answer.what == "tensor" and answer.kind in _WRITTEN and len(site.addresses) <= _ONE and not in_graph:
+            answer = self._of_one(answer, root, _count(group), [scan.nodes[o] for o in range(len(scan.nodes)) if scan.masks[o] & group and not scan.down[o]])
         also = self._also(roots, path, shared, held) if several == 1 and answer.items and answer.kind in _WRITTEN else ""
         if also:
             answer = answer._replace(root=f"{answer.root}; also in {also}", cure=f"{answer.cure}; {also} holds them too")
-        return answer if several == 1 else answer._replace(root=f"{answer.root}, one of {several} such {answer.what}s")
+        return answer if several == 1 else answer._replace(root=f"{answer.root}, one of {several} such {answer.what}s", most=0)
+
+    def _of_one(self, answer, root, blocks, tensors):
+        """Of a variable that is the tensor itself: whether its values are made from old ones, and where."""
+        name = answer.name.rpartition(".")[2]
+        where = None if name != answer.name else root.code if root.code is not None else self._where(root)[0]
+        others = self.scan.variables(tensors)
+        renewed, line = _renewed.renewed([((where, name), False), *(others or ())], self.scan.paths)
+        if renewed and others is not None:  # all blocks have been looked at, also where two variables have one each
+            return answer._replace(renewed=True, cure="", held=blocks)
+        if not line and name == answer.name:
+            return answer
+        cure = "bound it or reset it"
+        if self.scan.grad_fn(tensors[0]) is not None:
+            cure += "; .detach() frees the graph alone, not the tensor"
+        return answer._replace(cure=f"{cure}; filled at {line}" if line else cure)
 
     def _also(self, roots, path, shared, held):
         """Another container that a variable leads to and that holds the same blocks: "list `metric.scores`"; "": none was met."""
@@ -863,9 +1017,13 @@ class Scanner:
                      node is not None, scalar, in_graph, value if inside is not target and not between else "")
         if items and between and kind not in _CURES and what in _CONTAINERS:
             cure = _cure_of_items(what, item, in_graph, is_tensor and scan.base.is_cpu.__get__(target)) or cure
-        full = _has_base(type(inside), collections.deque) and collections.deque.maxlen.__get__(inside) == items > 0
+        most = _limit(inside, holder)
+        full = most == items > 0 and not _is_queue(holder)
+        limit = f"{'maxlen' if _has_base(type(inside), collections.deque) and not _is_queue(holder) else 'maxsize'} {most:,}"
         if full:
-            cure, line = f"it is full (maxlen {items:,}) and drops its oldest items: only larger ones make it grow", ""
+            cure, line = f"it is full ({limit}) and drops its oldest items: only larger ones make it grow", ""
+        elif most > items > 0:
+            cure, line = f"it stops growing when it is full ({limit}): make that smaller if it is too much", ""
         if in_graph and what == "tensor":
             cure = self._carried_cure(name, scalar, self._where(root))
         words = self._root_words(root, name)
@@ -873,7 +1031,7 @@ class Scanner:
             words = words.replace(" of ", f" of {hook} ", 1)
         elif kind == "hook":
             words += self._hook_words(path, pieces)
-        return answer._replace(kind=kind, what=what, name=name, root=words, items=items, holds=holds, full=full,
+        return answer._replace(kind=kind, what=what, name=name, root=words, items=items, holds=holds, full=full, most=most,
                                cure=f"{cure}; filled at {line}" if line and cure else cure)
 
     def _kind(self, root, path, pieces, shared):
@@ -979,12 +1137,18 @@ class Scanner:
             return
         saved, nodes = self._saved(self._holders(), wanted)
         self._in_graphs = saved
+        self._by_tensors(answers, saved, lambda *found: self._take_graphs(answers, *found, saved, nodes))
+
+    def _by_tensors(self, answers, saved, take, skipped=()):
+        """Has `take` answer for addresses by the tensors that lead to them, {address: ordinal in tensors}: those are looked for now, but
+        not in the objects of the ids `skipped`."""
+        scan = self.scan
         if not saved:
             return
         second = _Scan(scan.torch, max(0.05, scan.ends - time.thread_time()))
         second.begin(scan.objects)
         second.tensors = scan.tensors
-        second.skipped += scan.skipped + [id(scan.nodes), id(scan.tensors), id(scan.__dict__), id(second.tensors)]
+        second.skipped += scan.skipped + [id(scan.nodes), id(scan.tensors), id(scan.__dict__), id(second.tensors), *skipped]
         bits, bit, found = {}, 1, []
         for index, site in enumerate(self.sites):
             group = 0
@@ -997,15 +1161,14 @@ class Scanner:
             found.append(group)
         self.scan = second
         try:
-            self._take_graphs(answers, found, bits, saved, nodes)
+            take(found, bits, *second.climb([group for group in found if group]))
         finally:
             self.scan = scan
             scan.out_of_time = scan.out_of_time or second.out_of_time
             second.tensors = []
             second.end()
 
-    def _take_graphs(self, answers, found, bits, saved, nodes):
-        roots, whole = self.scan.climb([group for group in found if group])
+    def _take_graphs(self, answers, found, bits, roots, whole, saved, nodes):
         for index, group in enumerate(found):
             if group and _count(group) >= len(self.sites[index].addresses) / 3:
                 answer = self._direct(self.sites[index], group, bits, roots, whole, True)
@@ -1019,6 +1182,70 @@ class Scanner:
                     if answer.what == "tensor":
                         holds = f"{operations} so far, more with each step"
                     answers[index] = answer._replace(kind=kind, holds=holds)
+
+    def _gradients(self, answers, groups, at):
+        """For memory that a tensor holds as its gradient, in C++, and what the graph of such a gradient holds: who keeps the tensor."""
+        scan = self.scan
+        few = [site for site, answer in zip(self.sites, answers) if answer is not None and 3 * answer.held < answer.looked]
+        wanted = self._orphans(answers, groups, at) + [address for site in few for address in site.addresses]
+        if not wanted or scan.late():
+            return
+        of, cyclic, graphs, known = {}, set(), {}, len(scan.tensors)
+        for number in range(known):
+            if number % 1024 == 1023 and scan.late():
+                return
+            grad = self._gradient(scan.tensors[number])
+            if grad is None:
+                continue
+            if scan.grad_fn(grad) is not None:
+                graphs[len(scan.tensors)] = number
+                scan.tensors.append(grad)
+                cyclic.add(number)
+            try:
+                of.setdefault(scan.torch.UntypedStorage.data_ptr(scan.base.untyped_storage(grad)), number)
+            except Exception:  # it is sparse
+                continue
+        if graphs:
+            for address, holder in self._saved(graphs, wanted)[0].items():
+                of.setdefault(address, graphs[holder])
+            for address, numbers in at.items():
+                of.update((address, number) for number in numbers if number in cyclic)
+        left = set(wanted)
+        of = {address: number for address, number in of.items() if address in left}
+        # An optimizer has the parameters of a model; the model is the answer, if there is one.
+        self._by_tensors(answers, of, lambda *found: self._take_gradients(answers, *found, of, cyclic), self._of_optimizers())
+        self._by_tensors(answers, of, lambda *found: self._take_gradients(answers, *found, of, cyclic))
+        for index, site in enumerate(self.sites):
+            alone = [address for address in site.addresses if of.get(address) in cyclic]
+            if (answers[index] is None or site in few) and alone and len(alone) >= len(site.addresses) / 3:
+                what = f"the gradient of a {_type_name(scan.tensors[of[alone[-1]]])}: each keeps the other, and no variable leads to them"
+                answers[index] = Answer(alone[-1], "graph", "", "", what, 0, len(alone), len(site.addresses), "", "Parameter.grad", _CYCLE_CURE)
+
+    def _of_optimizers(self):
+        """Ids of the containers in which optimizers have parameters."""
+        kind = getattr(sys.modules.get("torch.optim.optimizer"), "Optimizer", None)
+        found: list = []
+        if kind is not None:
+            collector.mscope_instances(self.scan.objects, kind, found, _IDS)
+        attributes = [_instance_dict(optimizer) or {} for optimizer in found]
+        groups = [group for own in attributes if type(own.get("param_groups")) is list for group in own["param_groups"] if type(group) is dict]
+        return [id(own.get("state")) for own in attributes] + [id(group.get("params")) for group in groups]
+
+    def _gradient(self, tensor):
+        base = self.scan.base
+        if not _has_base(type(tensor), base) or not base.requires_grad.__get__(tensor):
+            return None
+        # Any other has none, and warns.
+        return base.grad.__get__(tensor) if base.is_leaf.__get__(tensor) or base.retains_grad.__get__(tensor) else None
+
+    def _take_gradients(self, answers, found, bits, roots, whole, of, cyclic):
+        for index, group in enumerate(found):
+            if not group or _count(group) < len(self.sites[index].addresses) / 3:
+                continue
+            answer = self._direct(self.sites[index], group, bits, roots, whole, True)
+            if answer is not None and answer.kind != "cycle" and (answer.held == answer.looked or of[answer.address] not in cyclic):
+                cure = _CYCLE_CURE if of[answer.address] in cyclic else "set .grad to None when it is no longer needed (zero_grad() does)"
+                answers[index] = answer._replace(kind="gradient", cure=cure, most=0, full=False)
 
     def _saved(self, holders, wanted):
         """{address: ordinal of the tensor whose graph has saved it}, {ordinal: nodes of its graph}."""
@@ -1125,6 +1352,7 @@ def scan(sites, seconds=SECONDS):
         return Scanner(torch, [_Site(tuple(addresses), len(addresses)) for addresses in sites], seconds).run()
     finally:
         forget()
+        _renewed.forget()
 
 
 @functools.lru_cache(None)

@@ -79,7 +79,8 @@ def _answer(wait_ms):
             if answer is not None:
                 texts = b"".join(_text(text) for text in (answer.kind, answer.what, answer.name, answer.root, answer.holds, answer.path,
                                                           answer.cure))
-                collector.mscope_keeper(answer.address, answer.items, answer.full, answer.held, answer.looked, texts, len(texts))
+                collector.mscope_keeper(answer.address, answer.items, answer.most, answer.full, answer.renewed, answer.held,
+                                        answer.looked, texts, len(texts))
 
 
 def _resident():

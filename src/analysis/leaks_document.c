@@ -94,6 +94,7 @@ static void add_keeper(struct findings *out, struct finding_place *to, struct re
 		.name = findings_text(out, k->texts[KEEPER_NAME]),
 		.root = findings_text(out, k->texts[KEEPER_ROOT]),
 		.items = k->items,
+		.most = k->most,
 		.newest_step = k->newest_step,
 		.step = k->step,
 		.seconds = k->tenths / 10.0,

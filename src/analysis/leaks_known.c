@@ -7,6 +7,9 @@
 #include "analysis/leaks_judge.h"
 #include "findings/site.h"
 
+/* Blocks of a variable that is given larger and larger values, at most. */
+#define RENEWED_BLOCKS 2u
+
 /* Blocks of a call site by which a first one may be apart, and how many times as large it is then. */
 #define APART_BLOCKS 8u
 #define APART_TIMES  4u
@@ -26,12 +29,42 @@ static bool is_held_by_maker(const struct judge *j, uint32_t stack)
 	       origin_is_holding(lines[i].file, lines[i].function);
 }
 
-/* What the program itself has found: a container of limited length that has reached it, as of a replay buffer. */
-static bool is_bounded(const struct judge *j, const struct leaks_place *place)
+/* Of a container whose limit is known: whether so many of these blocks have room on the device. */
+static bool fits_when_full(const struct judge *j, const struct leaks_place *place,
+			   const struct keeper *keeper)
+{
+	const struct driver_usage *driver = replay_driver_usage(j->replay, place->device);
+
+	return driver == NULL || driver->total_bytes == 0 ||
+	       (double)place->size_max * (double)keeper->most < (double)driver->total_bytes;
+}
+
+/*
+ * What the program itself has found: a container of limited length that has reached it, as of a replay buffer, or that has not yet;
+ * or one variable whose new values are not made from its old ones, as a batch of longer and longer sequences. Such a variable holds
+ * one block, or two while it is given its next value. False: nothing of this changes the verdict.
+ */
+static bool take_keeper(const struct judge *j, struct leaks_place *place)
 {
 	const struct keeper *keeper = leaks_keeper(j->replay, place);
+	bool suspect = place->verdict == GROWTH_SUSPECT;
 
-	return keeper != NULL && keeper->full && keeper->held == keeper->looked;
+	if (keeper == NULL || keeper->held != keeper->looked)
+		return false;
+	if (keeper->full && suspect) {
+		place->verdict = GROWTH_KEPT;
+		place->reason = GROWTH_BOUNDED;
+	} else if (keeper->most > keeper->items && fits_when_full(j, place, keeper)) {
+		place->verdict = GROWTH_SUSPECT;
+		place->reason = GROWTH_FILLS;
+	} else if (keeper->renewed && place->blocks <= RENEWED_BLOCKS &&
+		   place->reason == (suspect ? GROWTH_TOO_SHORT : GROWTH_CLIMBS)) {
+		place->verdict = GROWTH_SUSPECT;
+		place->reason = GROWTH_RENEWED;
+	} else {
+		return false;
+	}
+	return true;
 }
 
 bool leaks_first_is_apart(const struct survivor *all, size_t count)
@@ -69,10 +102,8 @@ void leaks_take_known(const struct judge *j, struct leaks_place *place, const st
 	if ((weights || is_held_by_maker(j, place->stack)) && rises <= 2) {
 		place->verdict = GROWTH_KEPT;
 		place->reason = GROWTH_OWNED;
-	} else if (place->verdict == GROWTH_SUSPECT && is_bounded(j, place)) {
-		place->verdict = GROWTH_KEPT;
-		place->reason = GROWTH_BOUNDED;
-	} else if (place->verdict == GROWTH_SUSPECT && is_made_once(j, place, all, count)) {
+	} else if (!take_keeper(j, place) && place->verdict == GROWTH_SUSPECT &&
+		   is_made_once(j, place, all, count)) {
 		place->verdict = GROWTH_KEPT;
 		place->reason = GROWTH_OWNED;
 	}

@@ -260,6 +260,20 @@ static void add_missing(struct strbuf *out, const struct findings *f, const stru
 				  : " would decide it.");
 }
 
+/* "about 1,000 KiB when full", of what is kept by a container that is still filling. */
+static void add_when_full(struct strbuf *out, const struct findings *f,
+			  const struct finding_place *p)
+{
+	const struct finding_keeper *k =
+		p->keepers.count == 0 ? NULL : &FINDINGS(f, keeper)[p->keepers.first];
+
+	if (k == NULL || k->most == 0 || p->blocks == 0)
+		return;
+	strbuf_add_str(out, "about ");
+	strbuf_add_size(out, whole((double)p->bytes / (double)p->blocks * (double)k->most));
+	strbuf_add_str(out, " when full");
+}
+
 static void suspect_sentence(const struct findings *f, const struct finding_place *p,
 			     struct strbuf *out)
 {
@@ -275,6 +289,13 @@ static void suspect_sentence(const struct findings *f, const struct finding_plac
 			    p->freed == 1 ? "was" : "were", step_word(f));
 		return;
 	}
+	if (p->reason == GROWTH_RENEWED) {
+		strbuf_addf(out,
+			    "%s: the current value of a variable, whose values grow; none is made "
+			    "from the one before.",
+			    p->blocks == 2 ? "two blocks" : "one block");
+		return;
+	}
 	strbuf_addf(out, "grew in %llu of %llu %ss, ", (unsigned long long)p->rises,
 		    (unsigned long long)p->rise_steps, step_word(f));
 	if (p->by_handles)
@@ -282,6 +303,12 @@ static void suspect_sentence(const struct findings *f, const struct finding_plac
 	else
 		add_blocks(out, blocks, p->kept_bytes);
 	strbuf_add_str(out, ". ");
+	if (p->reason == GROWTH_FILLS) {
+		strbuf_add_str(out, "What keeps them has a limit: ");
+		add_when_full(out, f, p);
+		strbuf_add_char(out, '.');
+		return;
+	}
 	if (p->reason == GROWTH_SIZES)
 		strbuf_add_str(
 			out,
@@ -388,13 +415,23 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 		return;
 	if (strcmp(k->kind, "graph") == 0)
 		strbuf_add_str(out, "autograd's graph of ");
+	if (strcmp(k->kind, "gradient") == 0)
+		strbuf_add_str(out, k->name[0] == '\0' || strcmp(k->type, "tensor") == 0
+					    ? "gradient of "
+					    : "gradients of tensors in ");
 	if (k->name[0] != '\0')
 		strbuf_addf(out, "%s `%s`%s (%s)", k->type, k->name, of_hook, k->root);
 	else
 		strbuf_add_str(out, k->root);
 	if (!one) {
 		strbuf_add_str(out, ", ");
-		say_count(out, k->items, "item");
+		if (k->most > k->items) {
+			say_number(out, k->items);
+			strbuf_add_str(out, " of at most ");
+		}
+		say_count(out, k->most > k->items ? k->most : k->items,
+			  k->name[0] != '\0' && strcmp(k->type, "linked list") == 0 ? "node"
+										    : "item");
 	}
 	if (found->judgement.by_time) {
 		if (k->earlier)
@@ -637,9 +674,18 @@ static void suspect_brief(const struct findings *f, const struct finding_place *
 		strbuf_add_str(out, whole && p->freed > 0 ? "" : " stayed");
 		return;
 	}
+	if (p->reason == GROWTH_RENEWED) {
+		strbuf_add_str(out, "the current value of a variable, which grows");
+		return;
+	}
 	rises_words(f, "grew", p->rises, p->rise_steps, out);
 	if (!whole)
 		return;
+	if (p->reason == GROWTH_FILLS) {
+		strbuf_add_str(out, "; ");
+		add_when_full(out, f, p);
+		return;
+	}
 	if (p->usual_age >= 0 && p->overdue_blocks == 0)
 		strbuf_add_str(out, "; may be in use");
 	else if (p->more_steps > 0 && !is_quiet(p) && f->judgement.last_step >= FEW_STEPS) {

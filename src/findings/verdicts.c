@@ -43,12 +43,13 @@ const char *trend_word(enum growth_verdict verdict)
 const char *reason_word(enum growth_reason reason)
 {
 	static const char *const words[GROWTH_REASONS] = {
-		[GROWTH_FLAT] = "flat",		 [GROWTH_STOPPED] = "stopped",
-		[GROWTH_IN_USE] = "in_use",	 [GROWTH_OWNED] = "owned",
-		[GROWTH_BOUNDED] = "bounded",	 [GROWTH_STAYS] = "stays",
-		[GROWTH_CLIMBS] = "climbs",	 [GROWTH_FORGETS] = "forgets",
-		[GROWTH_ONCE] = "once",		 [GROWTH_SIZES] = "sizes",
-		[GROWTH_TOO_SHORT] = "too_short"};
+		[GROWTH_FLAT] = "flat",		  [GROWTH_STOPPED] = "stopped",
+		[GROWTH_IN_USE] = "in_use",	  [GROWTH_OWNED] = "owned",
+		[GROWTH_BOUNDED] = "bounded",	  [GROWTH_STAYS] = "stays",
+		[GROWTH_CLIMBS] = "climbs",	  [GROWTH_FORGETS] = "forgets",
+		[GROWTH_ONCE] = "once",		  [GROWTH_SIZES] = "sizes",
+		[GROWTH_TOO_SHORT] = "too_short", [GROWTH_FILLS] = "fills",
+		[GROWTH_RENEWED] = "renewed"};
 
 	return words[reason];
 }

@@ -45,6 +45,8 @@ enum growth_reason {
 	GROWTH_ONCE,	/* suspect: one step of a place that frees within its step left something */
 	GROWTH_SIZES, /* leak by a beat, else suspect: blocks of many sizes grow together, and no stack tells their places */
 	GROWTH_TOO_SHORT, /* suspect: a rise, and too few steps to tell */
+	GROWTH_FILLS,	  /* suspect: in a container that has a limit and has not reached it */
+	GROWTH_RENEWED,	  /* suspect: the current value of one variable, larger each time */
 	GROWTH_REASONS
 };
 

@@ -149,7 +149,9 @@ int keepers_take_keeper(struct replay *replay, const struct trace_event *event)
 	keeper.step = replay_steps(replay);
 	keeper.tenths = tenths_into(replay, event->time_ns);
 	keeper.items = record.items;
+	keeper.most = record.most;
 	keeper.full = record.full != 0;
+	keeper.renewed = record.renewed != 0;
 	keeper.held = (uint32_t)record.held;
 	keeper.looked = (uint32_t)record.looked;
 	return put(replay, &keeper);
@@ -173,7 +175,9 @@ int keepers_load_keeper(struct replay *replay, const struct trace_event *event)
 	keeper.step = (uint32_t)record.step;
 	keeper.tenths = (uint32_t)record.tenths;
 	keeper.items = record.items;
+	keeper.most = record.most;
 	keeper.full = record.full != 0;
+	keeper.renewed = record.renewed != 0;
 	keeper.held = (uint32_t)record.held;
 	keeper.looked = (uint32_t)record.looked;
 	return put(replay, &keeper);
@@ -192,7 +196,8 @@ void keepers_save(const struct replay *replay, struct checkpoint *cp)
 			      .items = k->items, .full = k->full, .held = k->held,
 			      .looked = k->looked, .step = k->step, .stack = k->stack,
 			      .device = k->device, .size_bytes = k->size_bytes,
-			      .newest_step = k->newest_step, .pool = k->pool, .tenths = k->tenths);
+			      .newest_step = k->newest_step, .pool = k->pool, .tenths = k->tenths,
+			      .most = k->most, .renewed = k->renewed);
 		builder_payload(&cp->builder, k->texts[0], bytes);
 		builder_end(&cp->builder);
 	}

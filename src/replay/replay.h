@@ -447,7 +447,9 @@ struct keeper {
 	uint32_t step;	      /* the latest that had begun when it was found */
 	uint32_t tenths;      /* of a second into the run, when it was found */
 	uint64_t items;
-	bool full; /* the container drops an old item for each new one */
+	uint64_t most; /* items that the container may have, 0: no limit is known */
+	bool full;     /* the container drops an old item for each new one */
+	bool renewed;  /* a variable whose new values are not made from its old ones */
 	uint32_t held, looked;
 	char *texts[KEEPER_TEXTS]; /* all in one allocation, that of the first */
 };

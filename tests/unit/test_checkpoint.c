@@ -605,7 +605,8 @@ static void put_keeper(struct maker_writer *w, uint64_t now)
 	uint64_t address = 0x100000 + random_below(40) * 0x1000;
 
 	MAKER_VARIABLE(w, now, texts, bytes, keeper, .text_bytes = bytes, .address = address,
-		       .items = bytes, .full = bytes & 1, .held = address >> 12 & 31, .looked = 32);
+		       .items = bytes, .full = bytes & 1, .held = address >> 12 & 31, .looked = 32,
+		       .most = bytes * 3, .renewed = address >> 12 & 1);
 }
 
 /* What changes the run itself. */

@@ -891,6 +891,66 @@ static void what_a_full_container_has_is_kept(void **state)
 	assert_non_null(strstr(told(p), "in a container that is full and drops its oldest items"));
 }
 
+/* One that has room for more: how much it holds when it is full is known. */
+static void what_a_container_with_a_limit_has_is_a_suspect(void **state)
+{
+	static const char texts[] = "local\0deque\0replay\0local of main()\0\0replay[3]\0\0";
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, PTA, 0x100000 * i, MIB / 16, 0);
+		step_end(p);
+	}
+	assert_int_equal(found(p)->leaks, 1);
+	FEED_WITH(p, 0, texts, sizeof(texts) - 1, keeper, .text_bytes = sizeof(texts) - 1,
+		  .address = 0x500000, .items = 20, .most = 100, .held = 19, .looked = 20);
+	assert_int_equal(found(p)->leaks, 1);
+	FEED_WITH(p, 0, texts, sizeof(texts) - 1, keeper, .text_bytes = sizeof(texts) - 1,
+		  .address = 0x500000, .items = 20, .most = 100, .held = 20, .looked = 20);
+	f = found(p);
+	assert_int_equal(f->leaks, 0);
+	assert_int_equal(f->places[0].verdict, GROWTH_SUSPECT);
+	assert_int_equal(f->places[0].reason, GROWTH_FILLS);
+	assert_non_null(strstr(told(p), "What keeps them has a limit: about 6.2 MiB when full."));
+}
+
+/* A chain of reallocations that the program has found to be the values of one variable, none made from the one before. */
+static void larger_and_larger_values_of_a_variable_are_a_suspect(void **state)
+{
+	static const char texts[] = "local\0tensor\0x\0local of main()\0\0x\0\0";
+	static const char code[] = "train.pymain";
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i, renewed, frame = 1;
+
+	start(p, SESSION_LEAKS);
+	FEED_WITH(p, 0, code, sizeof(code) - 1, code_def, .id = 1, .first_line = 5, .minor = 12,
+		  .file_bytes = 8, .name_bytes = 4);
+	FEED_WITH(p, 0, &frame, sizeof(frame), stack_def, .id = 1, .python_frames = 1);
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, PTA, 0x10000000 * i, i * MIB, 1);
+		if (i > 1)
+			give(p, PTA, 0x10000000 * (i - 1));
+		step_end(p);
+	}
+	for (renewed = 0; renewed < 2; renewed++) {
+		FEED_WITH(p, 0, texts, sizeof(texts) - 1, keeper, .text_bytes = sizeof(texts) - 1,
+			  .address = 0x10000000ull * 20, .held = 1, .looked = 1,
+			  .renewed = renewed);
+		f = found(p);
+		assert_int_equal(f->leaks, renewed == 0);
+		assert_int_equal(f->places[0].reason,
+				 renewed == 0 ? GROWTH_CLIMBS : GROWTH_RENEWED);
+	}
+	assert_int_equal(f->places[0].verdict, GROWTH_SUSPECT);
+	assert_non_null(strstr(told(p), "one block: the current value of a variable"));
+}
+
 /* The program looks for what keeps its memory, and makes nothing meanwhile; it ends soon after. */
 static void a_pause_for_a_question_is_no_silence(void **state)
 {
@@ -986,6 +1046,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_steps_a_workspace_is_no_part_of_a_leak,
 						begin, end),
 		cmocka_unit_test_setup_teardown(what_a_full_container_has_is_kept, begin, end),
+		cmocka_unit_test_setup_teardown(what_a_container_with_a_limit_has_is_a_suspect,
+						begin, end),
+		cmocka_unit_test_setup_teardown(
+			larger_and_larger_values_of_a_variable_are_a_suspect, begin, end),
 		cmocka_unit_test_setup_teardown(a_pause_for_a_question_is_no_silence, begin, end),
 		cmocka_unit_test_setup_teardown(a_program_that_only_starts_is_suspected_at_most,
 						begin, end),

@@ -302,13 +302,16 @@ MSCOPE_EXPORT int32_t mscope_question(char *out, uint32_t bytes)
 	return (int32_t)words;
 }
 
-MSCOPE_EXPORT int32_t mscope_keeper(uint64_t address, uint64_t items, uint32_t full, uint32_t held,
-				    uint32_t looked, const char *texts, uint32_t bytes)
+MSCOPE_EXPORT int32_t mscope_keeper(uint64_t address, uint64_t items, uint64_t most, uint32_t full,
+				    uint32_t renewed, uint32_t held, uint32_t looked,
+				    const char *texts, uint32_t bytes)
 {
 	struct event_keeper event = {.text_bytes = bytes,
 				     .address = address,
 				     .items = items,
+				     .most = most,
 				     .full = full,
+				     .renewed = renewed,
 				     .held = held,
 				     .looked = looked};
 	uint64_t words[EVENT_BYTES_keeper / 8];
