@@ -310,10 +310,13 @@ static void take_step(const struct step *step, struct pieces *pieces)
 	}
 }
 
-/* Whether a step leaves out lines of the user. */
+/* Whether a step leaves out lines of the user, other than those in the middle that other names have too. */
 static bool drops_lines(const struct step *step)
 {
-	return (step->which & OF_USER) && !(step->which & REPEATED) && step->size == SIZE_NONE;
+	unsigned int between = step->which & (COMMON | MIDDLE);
+
+	return (step->which & OF_USER) && step->size == SIZE_NONE && !(step->which & REPEATED) &&
+	       between != (COMMON | MIDDLE);
 }
 
 /* Shortens a name until it fits. Returns whether it does. */

@@ -751,7 +751,7 @@ static void names_keep_the_users_lines_and_what_tells_them_apart(void **state)
 			    "Session::evaluate_with_attention (serve.cpp:19) -> make "
 			    "(serve.cpp:17) -> Buffer (serve.cpp:12)");
 	assert_string_equal(named(&out, cxx, 2, 0, 70),
-			    "evaluate_with_attention (serve.cpp:19) -> serve.cpp:17 -> "
+			    "Session::evaluate_with_attention (serve.cpp:19) -> ... -> "
 			    "serve.cpp:12");
 	assert_string_equal(named(&out, cxx, 2, 1, 70),
 			    "run::{lambda#1} (serve.cpp:22) -> serve.cpp:17 -> serve.cpp:12");
