@@ -88,7 +88,10 @@ static void add_json(struct export *export, const char *word, const struct expor
 	struct json *json = begin_object(export);
 
 	json_string(json, "trace", word);
-	json_string(json, "project", job->project->path);
+	if (job->project->made)
+		json_string(json, "project", job->project->path);
+	else
+		json_null(json, "project");
 	json_u64(json, "pid", job->project->pid);
 	json_u64(json, "events", totals->events);
 	json_u64(json, "rows", totals->rows);
@@ -109,23 +112,21 @@ static int print_result(struct export *export, const struct reading *reading,
 
 	if (export->options->json)
 		add_json(export, reading->word, job, damaged);
-	else
+	else if (job->project->made)
 		strbuf_addf(&export->text, "%s\n", job->project->path);
 	/* Dump files have no call stacks that could be shown. */
 	if (!input->imported)
 		warn_absent(export->options, job);
-	if (!reading_warn_rows(reading, input) && damaged)
+	if (!reading_warn_rows(reading, input) && damaged && job->project->made)
 		cli_say("%s is damaged; everything readable is in %s", reading->word,
 			job->project->path);
 	if (input->unfinished)
 		cli_say("%s is incomplete; run: msmemscope recover", reading->word);
+	if (!job->project->made)
+		cli_say("no dump written: nothing in %s matches the options", reading->word);
 	if (damaged || input->unfinished)
 		return MSCOPE_EXIT_DAMAGED;
-	if (job->project->dumps > 0)
-		return MSCOPE_EXIT_OK;
-	cli_say("no dump written: nothing in %s matches the options; %s has the report",
-		reading->word, job->project->path);
-	return job->session->events == 0 ? MSCOPE_EXIT_OK : MSCOPE_EXIT_FAILED;
+	return job->project->made ? MSCOPE_EXIT_OK : MSCOPE_EXIT_FAILED;
 }
 
 static int export_one(void *arg, const char *word, uint32_t pid, struct reading_processes *out)
@@ -170,7 +171,7 @@ static int export_one(void *arg, const char *word, uint32_t pid, struct reading_
 		r = export_all(&job, &err);
 	}
 	if (r == 0)
-		outcome_steps(&export->outcome, session, replay_marked_steps(job.pass.replay));
+		outcome_steps(&export->outcome, session, job.pass.replay);
 	(void)outcome_print(&export->outcome);
 	if (r < 0) {
 		cli_say("%s", err.message);

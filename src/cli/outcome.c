@@ -53,8 +53,10 @@ static void add_error(struct outcome *outcome, const struct mscope_error *err)
 		outcome_say(outcome, "%s", err->message);
 }
 
-void outcome_steps(struct outcome *outcome, const struct session *session, uint32_t seen)
+void outcome_steps(struct outcome *outcome, const struct session *session,
+		   const struct replay *replay)
 {
+	uint32_t seen = replay_marked_steps(replay), counted = replay_steps(replay);
 	size_t i, kept = 0;
 
 	if (outcome->steps_missing == NULL && session->step_count > 0) {
@@ -69,6 +71,8 @@ void outcome_steps(struct outcome *outcome, const struct session *session, uint3
 	outcome->missing_count = kept;
 	if (seen > outcome->steps_seen)
 		outcome->steps_seen = seen;
+	if (replay_steps_are_automatic(replay) && counted > outcome->optimizer_steps)
+		outcome->optimizer_steps = counted;
 }
 
 static void say_steps(struct outcome *outcome)
@@ -83,8 +87,15 @@ static void say_steps(struct outcome *outcome)
 		strbuf_addf(&list, "%s%u", i == 0 ? "" : ", ", outcome->steps_missing[i]);
 	if (outcome->missing_count > shown)
 		strbuf_addf(&list, " and %zu more", outcome->missing_count - shown);
-	outcome_say(outcome, "--steps: %s not reached; the run had %u step%s", strbuf_str(&list),
-		    outcome->steps_seen, outcome->steps_seen == 1 ? "" : "s");
+	if (outcome->steps_seen == 0 && outcome->optimizer_steps > 0)
+		outcome_say(
+			outcome,
+			"--steps: %s not reached; the program marks no steps, and those of its optimizer cannot be chosen",
+			strbuf_str(&list));
+	else
+		outcome_say(outcome, "--steps: %s not reached; the run had %u step%s",
+			    strbuf_str(&list), outcome->steps_seen,
+			    outcome->steps_seen == 1 ? "" : "s");
 	strbuf_fini(&list);
 }
 
@@ -162,7 +173,7 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 	bool failed = pipeline_has_failed(pipeline);
 
 	take_digest(outcome, pipeline);
-	outcome_steps(outcome, pipeline->session, replay_marked_steps(pipeline->pass.replay));
+	outcome_steps(outcome, pipeline->session, pipeline->pass.replay);
 	if (!failed)
 		note_next(outcome, pipeline);
 	add_error(outcome, &pipeline->read_error);

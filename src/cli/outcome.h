@@ -26,6 +26,7 @@ struct outcome {
 	char next[PROJECT_PATH_MAX];   /* what `info` may be asked about, "" for nothing */
 	char report[PROJECT_PATH_MAX]; /* the report as the user reads of it, "" for none */
 	uint32_t steps_seen;	       /* by the process that saw most of them */
+	uint32_t optimizer_steps;      /* the same, where the program marks none */
 	uint32_t *steps_missing; /* those asked for that no process has seen so far; NULL: none */
 	size_t missing_count;
 };
@@ -34,7 +35,8 @@ struct outcome {
 void outcome_init(struct outcome *outcome, const struct options *options);
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline);
 /* Steps count from 1 in each process; one that came in any of them was not asked for in vain. Part of outcome_add(). */
-void outcome_steps(struct outcome *outcome, const struct session *session, uint32_t seen);
+void outcome_steps(struct outcome *outcome, const struct session *session,
+		   const struct replay *replay);
 /* Memory ran out in a process that still runs. Told at once, to stderr. */
 void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipeline,
 			   const char *text);

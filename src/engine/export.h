@@ -24,7 +24,13 @@ struct export_job {
 	struct pass pass; /* after export_all() at the end of the run */
 };
 
-/* Writes everything; after a failure nothing of it is left. Needs export_close() in either case. -EINTR: stopped. */
+/* Whether dump files are asked for. */
+bool export_wants_rows(const struct session *session);
+
+/*
+ * Writes everything; nothing of it is left after a failure, or where rows were asked for and there are none (the project is not made
+ * then). Needs export_close() in either case. -EINTR: stopped.
+ */
 int export_all(struct export_job *job, struct mscope_error *err);
 void export_close(struct export_job *job);
 

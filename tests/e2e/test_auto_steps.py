@@ -222,6 +222,8 @@ def test_dump_files_know_nothing_of_it(torch, options):
     # With more to say above, a screen has no room for notes, and says so.
     assert "): 12 steps in " in counted.stderr and ("Steps are those of the optimizer; the program marks none." in counted.stderr or
                                                     "Also in the report: notes" in counted.stderr)
+    never = "msmemscope: --steps: 2 not reached; the program marks no steps, and those of its optimizer cannot be chosen\n"
+    assert (never in counted.stderr) == ("--steps=2" in options)
     assert without["events_by_type"]["optimizer_step"] == 0 and not without["automatic_steps"]
     assert with_steps["rows"] == without["rows"]
     if "--format=db" not in options:

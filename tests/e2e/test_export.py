@@ -333,12 +333,18 @@ assert hal.halMemAlloc(ctypes.byref(ctypes.c_void_p()), 4096, 33 << 56 | 0x90440
     assert only.returncode == 0 and made.name.endswith("_cpu")
 
 
-def test_no_dump_is_an_error_that_is_told(msmemscope, program, out):
+def test_no_dump_is_an_error_that_is_told_and_leaves_nothing(msmemscope, program, out):
+    msmemscope.out = out / "results"
     wrote = msmemscope("--", *program("churn", 1), env={"TRUTH": "/dev/null"}).check().project().path
-    for number, words in enumerate((["--device=npu:9"], ["--steps=1", "--format=db", "--log-level=error"])):
-        run = msmemscope("export", wrote, *words, "-o", out / str(number), output=False)
-        assert run.returncode == 1 and "no dump written" in run.stderr, run
-        assert not files_of(Path(run.stdout.strip()))
+    for words in (["--device=npu:9"], ["--steps=1", "--format=db", "--log-level=error"]):
+        run = msmemscope("export", wrote.parent, *words, output=False)
+        assert (run.returncode, run.stdout) == (1, "") and "no dump written" in run.stderr, run
+        assert msmemscope("export", wrote, *words, "--json", output=False).stdout.count('"project":null') == 1
+        assert [path.name for path in wrote.parent.glob("msmemscope_*")] == [wrote.name]
+    # None is wanted: the report is.
+    report, = msmemscope("export", wrote, "--events=none", output=False).check().stdout.splitlines()
+    assert (Path(report) / "report.txt").exists()
+    msmemscope("info", wrote.parent, output=False).check()
 
 
 def test_info_repeats_the_analyses_of_the_launch(client, msmemscope):
