@@ -22,6 +22,8 @@
 #include "engine/what_if_finding.h"
 #include "engine/anonymize.h"
 #include "engine/pass.h"
+#include "engine/projects.h"
+#include "sink/config.h"
 #include "sink/report.h"
 #include "sink/report_json.h"
 #include "sink/project.h"
@@ -315,9 +317,23 @@ static bool is_project(const char *directory)
 	return exists(directory, PROJECT_TRACE) || exists(directory, PROJECT_REPORT);
 }
 
+/* Whether `export` made it of another project in the directory, which has all that it has. */
+static bool is_copy(const struct paths *projects, const char *path)
+{
+	char stem[PROJECT_STEM_MAX];
+	size_t i;
+
+	if (!config_exported_from(path, stem))
+		return false;
+	for (i = 0; i < projects->count && strcmp(projects->all[i], path) != 0; i++)
+		;
+	return projects->count > 0 && i == projects->count;
+}
+
 static int add_projects(struct bundle *bundle, const char *directory)
 {
 	struct dirent **entries = NULL;
+	struct paths projects = {0};
 	char path[PATH_MAX];
 	int count, i, r = 0;
 
@@ -327,15 +343,17 @@ static int add_projects(struct bundle *bundle, const char *directory)
 	if (count < 0)
 		return error_set(&bundle->err, -errno, "cannot read %s: %s", directory,
 				 strerror(errno));
+	(void)projects_list(directory, &projects, NULL);
 	for (i = 0; i < count; i++) {
 		if (r == 0 && (unsigned int)i < PROJECTS_MAX &&
 		    snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name) <
 			    (int)sizeof(path) &&
-		    is_project(path))
+		    is_project(path) && !is_copy(&projects, path))
 			r = add_project(bundle, path, entries[i]->d_name);
 		free(entries[i]);
 	}
 	free(entries);
+	paths_fini(&projects);
 	if (r == 0 && bundle->files == 1)
 		r = error_set(&bundle->err, MSCOPE_E_ABSENT,
 			      "%s has no project; give the results directory", directory);

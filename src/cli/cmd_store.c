@@ -4,10 +4,8 @@
  * any number of projects in it, or files that --to rows:DIRECTORY wrote. The traces stay where they are; adding again changes
  * nothing. With --events=DIR their events are written, too (store_events.h).
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +21,7 @@
 #include "cli/store_events.h"
 #include "cli/store_place.h"
 #include "engine/pass.h"
+#include "engine/projects.h"
 #include "symbols/elf_cache.h"
 
 struct adding {
@@ -42,42 +41,47 @@ struct adding {
 
 /* ---- what is added ---- */
 
-static int add_item(struct adding *adding, const char *directory, const char *name)
+static int add_item(struct adding *adding, const char *path)
 {
-	struct strbuf path = {0};
-
-	if (array_reserve(&adding->items, &adding->room, adding->count + 1, sizeof(char *)) < 0)
+	if (ARRAY_RESERVE(adding->items, adding->room, adding->count + 1) < 0)
 		return -ENOMEM;
-	strbuf_add_str(&path, directory);
-	if (name != NULL)
-		strbuf_addf(&path, "/%s", name);
-	adding->items[adding->count] = strdup(strbuf_str(&path));
-	strbuf_fini(&path);
+	adding->items[adding->count] = strdup(path);
 	if (adding->items[adding->count] == NULL)
 		return -ENOMEM;
 	adding->count++;
 	return 0;
 }
 
+static int add_paths(struct adding *adding, const struct paths *paths)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < paths->count && r == 0; i++)
+		r = add_item(adding, paths->all[i]);
+	return r;
+}
+
 /* A directory of results is what is in it; anything else is itself. */
 static int add_word(struct adding *adding, const char *word)
 {
-	static const char *const patterns[] = {"msmemscope_*_*", "msleaks_*_*", "*.rows"};
-	size_t before = adding->count, i;
-	DIR *directory = opendir(word);
-	const struct dirent *entry;
-	int r = 0;
+	struct paths rows = {0}, projects = {0}, unreadable = {0};
+	size_t i;
+	int r = paths_list(word, "*.rows", false, &rows);
 
-	while (r == 0 && directory != NULL && (entry = readdir(directory)) != NULL) {
-		for (i = 0; r == 0 && i < MSCOPE_COUNT(patterns); i++) {
-			if (fnmatch(patterns[i], entry->d_name, 0) == 0)
-				r = add_item(adding, word, entry->d_name);
-		}
-	}
-	if (directory != NULL)
-		(void)closedir(directory);
-	if (r == 0 && adding->count == before)
-		r = add_item(adding, word, NULL);
+	if (r == 0)
+		r = projects_list(word, &projects, &unreadable);
+	if (r == 0)
+		r = add_paths(adding, &rows);
+	if (r == 0)
+		r = add_paths(adding, &projects);
+	for (i = 0; i < unreadable.count; i++)
+		cli_say("left out %s, which has no trace and no rows", unreadable.all[i]);
+	if (r != -ENOMEM && rows.count + projects.count == 0)
+		r = add_item(adding, word);
+	paths_fini(&rows);
+	paths_fini(&projects);
+	paths_fini(&unreadable);
 	return r;
 }
 

@@ -86,6 +86,7 @@ int export_all(struct export_job *job, struct mscope_error *err)
 		return error_set(err, r, "cannot create the output directory %s: %s",
 				 project->output, strerror(-r));
 	project->exclusive = true;
+	input_stem(job->input, project->exported_from);
 	r = write_all(job, err);
 	/* Rows were asked for and there are none: what is left says nothing that the run itself does not. */
 	if (project->made && (r < 0 || (project->dumps == 0 && export_wants_rows(job->session)))) {

@@ -1,96 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/input.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/io.h"
 #include "base/text.h"
-#include "dump/format.h"
+#include "engine/projects.h"
 #include "engine/session_place.h"
-#include "sink/project.h"
 #include "trace/pack.h"
 
-/* More files or projects than any real directory of results has; the rest is ignored. */
-#define NAMES_MAX 4096
-
 #define PACK_SUFFIX ".msc"
-
-struct names {
-	char **all;
-	size_t count, room;
-};
-
-static void names_fini(struct names *names)
-{
-	while (names->count > 0)
-		free(names->all[--names->count]);
-	free(names->all);
-	*names = (struct names){0};
-}
-
-/* Adds the paths of what fits the pattern in `directory`, sorted. A directory that does not exist has nothing in it. */
-static int list(const char *directory, const char *pattern, bool directories, struct names *out)
-{
-	DIR *dir = opendir(directory);
-	struct dirent *entry;
-	struct stat st;
-	char path[PATH_MAX];
-	size_t before = out->count;
-	int r = 0;
-
-	if (dir == NULL)
-		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-	while (r == 0 && out->count < NAMES_MAX && (entry = readdir(dir)) != NULL) {
-		if (fnmatch(pattern, entry->d_name, 0) != 0 ||
-		    snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name) >=
-			    (int)sizeof(path) ||
-		    stat(path, &st) < 0 ||
-		    (directories ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode)))
-			continue;
-		r = ARRAY_RESERVE(out->all, out->room, out->count + 1);
-		if (r == 0 && (out->all[out->count] = strdup(path)) == NULL)
-			r = -ENOMEM;
-		if (r == 0)
-			out->count++;
-	}
-	(void)closedir(dir);
-	if (out->count > before)
-		qsort(out->all + before, out->count - before, sizeof(*out->all), text_order);
-	return r;
-}
-
-/* Dump files of one form in a directory, in its dump directory, and in the dump directory of each device below it. */
-static int list_dumps(const char *directory, const char *extension, struct names *out)
-{
-	static const char *const stems[] = {DUMP_TABLE "_*", DUMP_TABLE_OLD "_*"};
-	struct names devices = {0};
-	char pattern[64], path[PATH_MAX];
-	size_t i, k;
-	int r = list(directory, "device_*", true, &devices);
-
-	for (k = 0; k < MSCOPE_COUNT(stems) && r == 0; k++) {
-		(void)snprintf(pattern, sizeof(pattern), "%s%s", stems[k], extension);
-		r = list(directory, pattern, false, out);
-		(void)snprintf(path, sizeof(path), "%s/dump", directory);
-		if (r == 0)
-			r = list(path, pattern, false, out);
-		for (i = 0; i < devices.count && r == 0; i++) {
-			(void)snprintf(path, sizeof(path), "%s/dump", devices.all[i]);
-			r = list(path, pattern, false, out);
-		}
-	}
-	names_fini(&devices);
-	return r;
-}
 
 /* ---- what a word means ---- */
 
@@ -115,7 +40,7 @@ static int use_pack(struct input *input, const char *path)
 	return 0;
 }
 
-static int use_dumps(struct input *input, const struct names *files, struct mscope_error *err)
+static int use_dumps(struct input *input, const struct paths *files, struct mscope_error *err)
 {
 	int r;
 
@@ -130,7 +55,7 @@ static int use_dumps(struct input *input, const struct names *files, struct msco
 
 static int find_file(struct input *input, const char *path, struct mscope_error *err)
 {
-	struct names one = {.count = 1, .all = &(char *){(char *)(uintptr_t)path}};
+	struct paths one = {.count = 1, .all = &(char *){(char *)(uintptr_t)path}};
 	char start[sizeof(TRACE_MAGIC) - 1] = "";
 	int fd = io_open_file(path, O_RDONLY, err);
 	bool packed, raw;
@@ -150,7 +75,7 @@ static int find_file(struct input *input, const char *path, struct mscope_error 
 }
 
 /* Appends the last components of some paths, as many as a sentence bears. */
-static void add_names(char *text, size_t bytes, const struct names *names)
+static void add_names(char *text, size_t bytes, const struct paths *names)
 {
 	size_t i, length = 0;
 
@@ -166,7 +91,7 @@ static int find_in_directory(struct input *input, const char *path, bool project
 			     struct mscope_error *err)
 {
 	static const char *const extensions[] = {".csv", ".db"};
-	struct names files = {0}, below = {0};
+	struct paths files = {0}, below = {0};
 	char trace[PATH_MAX], text[256];
 	size_t i;
 	int r = 0;
@@ -177,17 +102,15 @@ static int find_in_directory(struct input *input, const char *path, bool project
 		return use_pack(input, trace);
 	/* Of files in both forms one has the rows of the other. */
 	for (i = 0; i < MSCOPE_COUNT(extensions) && files.count == 0 && r == 0; i++)
-		r = list_dumps(path, extensions[i], &files);
+		r = paths_list_dumps(path, extensions[i], &files);
 	if (r == 0 && files.count > 0) {
 		r = use_dumps(input, &files, err);
-		names_fini(&files);
+		paths_fini(&files);
 		return r;
 	}
-	names_fini(&files);
+	paths_fini(&files);
 	if (r == 0 && projects)
-		r = list(path, "msmemscope_*_*", true, &below);
-	if (r == 0 && projects)
-		r = list(path, "msleaks_*_*", true, &below);
+		r = projects_list(path, &below, NULL);
 	if (r < 0) {
 		(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
 	} else if (below.count == 1) {
@@ -200,7 +123,7 @@ static int find_in_directory(struct input *input, const char *path, bool project
 		r = error_set(err, MSCOPE_E_ABSENT,
 			      "%s has no trace, no memscope_dump file and no project", path);
 	}
-	names_fini(&below);
+	paths_fini(&below);
 	return r;
 }
 
@@ -312,16 +235,15 @@ static int by_rank(const void *a, const void *b)
 
 int input_ranks(const char *word, struct input_rank **out, size_t *out_count)
 {
-	struct names projects = {0};
+	struct paths projects = {0};
 	struct input_rank *ranks;
 	bool known = true;
 	size_t i;
 
 	*out_count = 0;
 	*out = NULL;
-	if (list(word, "msmemscope_*_*", true, &projects) < 0 ||
-	    list(word, "msleaks_*_*", true, &projects) < 0 || projects.count < 2) {
-		names_fini(&projects);
+	if (projects_list(word, &projects, NULL) < 0 || projects.count < 2) {
+		paths_fini(&projects);
 		return 0;
 	}
 	ranks = calloc(projects.count, sizeof(*ranks));
@@ -334,7 +256,7 @@ int input_ranks(const char *word, struct input_rank **out, size_t *out_count)
 	for (i = 1; ranks != NULL && known && i < projects.count; i++)
 		known = ranks[i].rank != ranks[i - 1].rank;
 	if (ranks == NULL || !known) {
-		names_fini(&projects);
+		paths_fini(&projects);
 		i = ranks == NULL;
 		free(ranks);
 		return i ? -ENOMEM : 0;
@@ -347,19 +269,18 @@ int input_ranks(const char *word, struct input_rank **out, size_t *out_count)
 
 int input_processes(const char *word, struct input_rank **out, size_t *out_count)
 {
-	struct names projects = {0};
+	struct paths projects = {0};
 	struct input_rank *all = NULL;
 	const char *pid;
 	size_t i;
 
 	*out_count = 0;
 	*out = NULL;
-	if (list(word, "msmemscope_*_*", true, &projects) == 0 &&
-	    list(word, "msleaks_*_*", true, &projects) == 0 && projects.count > 1)
+	if (projects_list(word, &projects, NULL) == 0 && projects.count > 1)
 		all = calloc(projects.count, sizeof(*all));
 	if (all == NULL) {
 		i = projects.count;
-		names_fini(&projects);
+		paths_fini(&projects);
 		return i > 1 ? -ENOMEM : 0;
 	}
 	for (i = 0; i < projects.count; i++) {
@@ -424,6 +345,29 @@ int input_home(const struct input *input, char *out, size_t bytes, struct mscope
 	if (snprintf(out, bytes, "%s", place) >= (int)bytes)
 		return error_set(err, -ENAMETOOLONG, "the path %s is too long", place);
 	return 0;
+}
+
+void input_stem(const struct input *input, char out[PROJECT_STEM_MAX])
+{
+	const struct trace_header *header = run_header(input->run);
+	char place[PATH_MAX], stamp[16];
+	const char *name;
+	struct stat st;
+
+	if (realpath(input->found, place) != NULL && stat(place, &st) == 0) {
+		if (!S_ISDIR(st.st_mode))
+			cut_last(place);
+		if (input->imported)
+			leave_dump(place);
+		name = strrchr(place, '/') + 1;
+		/* The name of a session directory has the pid of its launch. */
+		if (name[0] != '.' && is_of_one_run(place)) {
+			project_stem(name, out);
+			return;
+		}
+	}
+	project_stamp(header->realtime_ns, header->utc_offset_s, stamp);
+	(void)snprintf(out, PROJECT_STEM_MAX, "msmemscope_%u_%s", header->pid, stamp);
 }
 
 int input_exit_code(int code)

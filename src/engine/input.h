@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "import/import.h"
+#include "sink/project.h"
 #include "trace/run.h"
 
 struct input {
@@ -57,6 +58,9 @@ bool input_is_damaged(const struct input *input);
  * directory, else the directory of the file itself. Absolute.
  */
 int input_home(const struct input *input, char *out, size_t bytes, struct mscope_error *err);
+
+/* "msmemscope_PID_STAMP", how the names of this run's results begin. */
+void input_stem(const struct input *input, char out[PROJECT_STEM_MAX]);
 
 /* A process of a launch of many, by the rank that its launcher gave it. */
 struct input_rank {

@@ -11,11 +11,14 @@
 #include "sink/project.h"
 #include "trace/session.h"
 
-/* The text of the file. */
-void config_text(const struct session *session, struct strbuf *out);
+/* The text of the file; `exported_from` as in struct project. */
+void config_text(const struct session *session, const char *exported_from, struct strbuf *out);
 
 /* Writes it into a project directory that is made. */
 int config_write(const struct session *session, const struct project *project,
 		 struct mscope_error *err);
+
+/* Whether `export` made the project in this directory, and of which run (as in struct project). */
+bool config_exported_from(const char *directory, char out[PROJECT_STEM_MAX]);
 
 #endif

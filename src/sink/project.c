@@ -26,6 +26,16 @@ void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16])
 	(void)strftime(out, 16, "%Y%m%d%H%M%S", &tm);
 }
 
+void project_stem(const char *name, char out[PROJECT_STEM_MAX])
+{
+	const char *pid = strchr(name, '_');
+	const char *stamp = pid == NULL ? NULL : strchr(pid + 1, '_');
+	const char *end = stamp == NULL ? NULL : strchr(stamp + 1, '_');
+
+	(void)snprintf(out, PROJECT_STEM_MAX, "%.*s",
+		       end == NULL ? PROJECT_STEM_MAX - 1 : (int)(end - name), name);
+}
+
 int project_mkdirs(const char *path)
 {
 	char part[PROJECT_PATH_MAX];

@@ -17,6 +17,7 @@
 #include "base/strbuf.h"
 
 #define PROJECT_PATH_MAX 4608
+#define PROJECT_STEM_MAX 64
 #define PROJECT_TRACE	 "trace.msc"
 #define PROJECT_REPORT	 "report.txt"
 #define PROJECT_FINDINGS "findings.json"
@@ -29,14 +30,19 @@ struct project {
 	uint8_t run_id[16]; /* whose directory it is, kept in a marker file until it is complete */
 	bool exclusive;	    /* always a new directory, none that was begun and left */
 	bool made;
-	bool named;		     /* somebody was told its path, which stays from then on */
-	uint8_t vendor;		     /* that its name tells, once made */
+	bool named;	/* somebody was told its path, which stays from then on */
+	uint8_t vendor; /* that its name tells, once made */
+	/* "msmemscope_PID_STAMP" of the run that `export` made it of, which config.json keeps; "": it was recorded */
+	char exported_from[PROJECT_STEM_MAX];
 	uint32_t dumps;		     /* files with rows, calls or checksums that were begun in it */
 	char path[PROJECT_PATH_MAX]; /* once made */
 };
 
 /* "YYYYMMDDHHMMSS" of a wall clock time. */
 void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16]);
+
+/* How a name of a project begins, before its vendor: "msmemscope_PID_STAMP". */
+void project_stem(const char *name, char out[PROJECT_STEM_MAX]);
 
 /*
  * Creates the directory unless it is there. `vendor` is enum vendor. A directory that an engine began for the same run and did

@@ -347,6 +347,49 @@ def test_no_dump_is_an_error_that_is_told_and_leaves_nothing(msmemscope, program
     msmemscope("info", wrote.parent, output=False).check()
 
 
+def test_exports_are_not_further_processes(msmemscope, program, out):
+    """They lie beside the project that they were made of, by default."""
+    msmemscope.out = out / "results"
+    project = msmemscope("--", *program("churn", 1), env={"TRUTH": "/dev/null"}).check().project().path
+    results = project.parent
+
+    def ask(*words):
+        return msmemscope(*words, output=False).check()
+
+    before = json.loads(ask("info", "--json", results).stdout)
+    html = ask("report", results, "--text").stdout
+    for form in ("torch", "perfetto", "csv", "db", "csv"):
+        ask("export", results, f"--format={form}")
+    made = sorted(path for path in results.glob("msmemscope_*_*_*") if path != project)
+    assert len(made) == 3 and all(path.name.startswith(project.name) for path in made)
+    ask("export", made[0], "--format=db")  # an export of an export
+    after = json.loads(ask("info", "--json", results).stdout)
+    assert [one["pid"] for one in after["processes"]] == [one["pid"] for one in before["processes"]]
+    assert ask("report", results, "--text").stdout == html
+    stored = ask("store", "add", results, "--to", f"sqlite:{out}/fleet.db", "--json")
+    assert json.loads(stored.stdout)["stored"] == 1
+    bundle = json.loads(ask("bundle", results, "-o", out / "bundle", "--json").stdout)
+    assert {name.split("/")[1] for name in bundle["files"]} == {project.name, "versions.txt"}
+    # Named by itself, or where its run is not there, it is what it was.
+    [answer] = json.loads(ask("info", "--json", made[0]).stdout)["processes"]
+    assert answer["pools"] == before["processes"][0]["pools"]
+    apart = out / "apart"
+    ask("export", project, "-o", apart)
+    assert json.loads(ask("info", "--json", apart).stdout)["processes"][0]["pools"] == answer["pools"]
+
+
+def test_what_nothing_can_be_read_from_is_left_out(msmemscope, program, out):
+    """A launch may leave a report alone: it was to keep no trace, and write no rows."""
+    msmemscope.out = out / "results"
+    project = msmemscope("--", *program("churn", 1), env={"TRUTH": "/dev/null"}).check().project().path
+    other = project.with_name("msmemscope_1_20260101000000_ascend")
+    other.mkdir()
+    (other / "report.txt").write_text("report")
+    msmemscope("info", project.parent, output=False).check()
+    stored = msmemscope("store", "add", project.parent, "--to", f"sqlite:{out}/fleet.db", output=False).check()
+    assert f"left out {other}, which has no trace and no rows\n" in stored.stderr and "1 process is stored" in stored.stderr
+
+
 def test_info_repeats_the_analyses_of_the_launch(client, msmemscope):
     steps = ["acl_train", "--steps=3"]
     told = {}

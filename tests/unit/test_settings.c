@@ -248,7 +248,7 @@ static void config_json_has_its_keys_in_the_order_of_their_bytes(void **state)
 	parse(&options, "--call-stack=c:7", "--steps=3");
 	launch_settings(&options, session);
 	strcpy(session->output, "/somewhere");
-	config_text(session, &text);
+	config_text(session, "", &text);
 	assert_string_equal(strbuf_str(&text), wanted_config);
 	strbuf_fini(&text);
 	options_fini(&options);
