@@ -212,7 +212,7 @@ def as_events(place):
     views = []
     for at, path in enumerate(sorted(place.glob("rank=*/*/device_*/dump/*.db"))):
         db.execute(f"ATTACH '{path}' AS d{at}")
-        attr = ", ".join(f"number(json_extract(Attr, '$.{key}')) AS {key}" for key in ("size", "used", "allocation_id"))
+        attr = ", ".join(f"number(json_extract(Attr, '$.{key}')) AS {key}" for key in ("size", "used", "total", "allocation_id"))
         views.append(f"""SELECT 'nightly-17' AS run, {path.parents[3].name[5:]} AS rank, ID AS id, Event AS event, "Event Type" AS event_type,
                      "Timestamp(ns)" AS time_ns, "Process Id" AS process_id, number(Ptr) AS address, "Call Stack(C)" AS c_stack, {attr}
                      FROM d{at}.memscope_dump""")
@@ -247,6 +247,18 @@ def test_the_questions_of_the_document_are_answered_as_by_the_databases(msmemsco
     db.close()
     msmemscope(*add, output=False).check()
     assert {path: path.read_bytes() for path in engines_module.layout(place)} == before, "adding again changed something"
+
+
+def test_the_peak_of_cpu_tensors_is_answered(msmemscope, python, out):
+    """Their rows have `total` and no `used`."""
+    script = "import torch\nkept = [torch.zeros(4096) for _ in range(10)]\ndel kept\n"
+    project = msmemscope("--device=cpu", "--no-report", "--", *python, "-c", script, output=out / "run").check().project()
+    exported(msmemscope, project.path, "db", out / "db" / "rank=0")
+    db = as_events(out / "db")
+    [[rank, memory, peak]] = db.execute(engines_module.questions()[0])
+    db.close()
+    [pool] = msmemscope.info(project)["pools"]
+    assert (str(rank), memory, peak) == ("0", "CPU tensors", pool["peak_bytes"])
 
 
 @pytest.mark.parametrize("name", ["a/b=c%d", "内存 \u202e'\"\n*?", "..", "x\\y#z[1]{2}^<>|"])
