@@ -102,7 +102,7 @@ static int assign(struct options *o, const struct option_row *row, const char *s
 	}
 	if (r == MSCOPE_E_USAGE) {
 		strbuf_add_str(&why, "; allowed: ");
-		option_allowed(row, &why);
+		option_allowed(row, o->verb, &why);
 	}
 	(void)error_set(err, r, "%s: %s", spelled, strbuf_str(&why));
 	strbuf_fini(&why);

@@ -25,7 +25,7 @@ static void add_row(struct strbuf *sb, const struct option_row *row)
 	const struct option_word *word = NULL;
 	struct strbuf allowed = {0};
 
-	option_allowed(row, &allowed);
+	option_allowed(row, VERB_NONE, &allowed);
 	strbuf_addf(sb, "    \"%s\": Option(\"%s\", \"%s\", %s, \"%s\", {", row->name, row->name,
 		    kinds[row->kind], row->may_be_empty ? "True" : "False", strbuf_str(&allowed));
 	while ((word = option_next_word(row, word)) != NULL && !option_word_is_view(word))
@@ -124,7 +124,7 @@ static void add_described(struct strbuf *sb, const struct option_row *row, size_
 		strbuf_add_str(sb, ": another name of ");
 		add_parameter_name(sb, row->name);
 	} else {
-		option_allowed(row, &allowed);
+		option_allowed(row, VERB_NONE, &allowed);
 		strbuf_addf(sb, ": %s. %s", row->help, strbuf_str(&allowed));
 		if (row->initial != NULL)
 			strbuf_addf(sb, "; \"%s\" by default", row->initial);

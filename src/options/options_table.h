@@ -121,6 +121,12 @@ static inline bool option_word_is_view(const struct option_word *word)
 	return word->owner == OPTION_ID_format && word->value >= VIEW_FIRST;
 }
 
+/* The word of --format that export does not take. */
+static inline bool option_word_is_no_form(const struct option_word *word)
+{
+	return word->owner == OPTION_ID_format && word->value == OPT_FORMAT_NONE;
+}
+
 /* Whether the help without a verb lists it: it is for a launch, or for --compare alone. */
 static inline bool option_stands_alone(const struct option_row *row)
 {
@@ -137,7 +143,7 @@ const char *option_name(const struct option_row *row, size_t k);
 int option_parse_value(struct options *o, const struct option_row *row, const char *value,
 		       struct strbuf *why);
 
-/* Appends what the option takes, such as "immediate or deferred", as messages and manual page say it. */
-void option_allowed(const struct option_row *row, struct strbuf *sb);
+/* Appends what the option of this verb takes, such as "immediate, deferred", as messages, help and manual page say it. */
+void option_allowed(const struct option_row *row, enum verb verb, struct strbuf *sb);
 
 #endif

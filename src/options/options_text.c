@@ -32,16 +32,10 @@ static bool has_words(const struct option_row *row)
  */
 static void add_description(struct strbuf *sb, const struct option_row *row, enum verb verb)
 {
-	const struct option_word *word = NULL;
-
 	strbuf_add_str(sb, row->help);
 	if (has_words(row)) {
 		strbuf_add_str(sb, ": ");
-		option_allowed(row, sb);
-	}
-	while (verb == VERB_EXPORT && (word = option_next_word(row, word)) != NULL) {
-		if (option_word_is_view(word))
-			strbuf_addf(sb, ", %s", word->text);
+		option_allowed(row, verb, sb);
 	}
 	if (row->initial != NULL &&
 	    (verb == VERB_NONE || row->scope == ON_ALL || !option_applies(row, VERB_NONE)))
@@ -227,7 +221,7 @@ static void add_roff_option(struct strbuf *sb, const struct option_row *row)
 	add_sentence(sb, strbuf_str(&text));
 	if (row->kind != OPTION_KIND_flag && !has_words(row)) {
 		strbuf_reset(&text);
-		option_allowed(row, &text);
+		option_allowed(row, VERB_NONE, &text);
 		strbuf_add_str(sb, "Allowed: ");
 		add_roff(sb, strbuf_str(&text));
 		strbuf_add_str(sb, ".\n");

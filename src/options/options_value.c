@@ -97,7 +97,7 @@ static void add_number(struct strbuf *sb, uint64_t value)
 		strbuf_add_char(sb, units[unit - 1]);
 }
 
-void option_allowed(const struct option_row *row, struct strbuf *sb)
+void option_allowed(const struct option_row *row, enum verb verb, struct strbuf *sb)
 {
 	const struct option_word *word = NULL;
 	const char *between = "";
@@ -109,7 +109,9 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 	case OPTION_KIND_word:
 	case OPTION_KIND_set:
 		while ((word = option_next_word(row, word)) != NULL) {
-			if (option_word_is_alias(word) || option_word_is_view(word))
+			if (option_word_is_alias(word) ||
+			    (option_word_is_view(word) && verb != VERB_EXPORT) ||
+			    (option_word_is_no_form(word) && verb == VERB_EXPORT))
 				continue;
 			strbuf_addf(sb, "%s%s", between, word->text);
 			if (option_word_has_number(word) && word->max == UINT32_MAX)

@@ -519,6 +519,8 @@ static void good_values_are_accepted(void **state)
 
 static void bad_values_are_named_with_what_is_allowed(void **state)
 {
+	struct mscope_error err;
+	struct options o = {0};
 	size_t i;
 	(void)state;
 
@@ -526,6 +528,10 @@ static void bad_values_are_named_with_what_is_allowed(void **state)
 		assert_refused(bad_values[i].option, bad_values[i].value, bad_values[i].named,
 			       "; allowed: ");
 	assert_refused("--format", "x", "'x'", "allowed: csv, db");
+	assert_int_equal(PARSE(&o, &err, "export", "--format=svg", "x"), MSCOPE_E_USAGE);
+	assert_string_equal(err.message,
+			    "--format: 'svg' is not allowed; allowed: csv, db, parquet, torch, "
+			    "perfetto, speedscope, pprof, collapsed, jsonl");
 	assert_refused("--device", "x", "'x'", "allowed: npu[:0..31], gpu[:0..31], cpu");
 	assert_refused("--steps", "x", "'x'", "allowed: whole numbers from 1 to 4294967295");
 	assert_refused("--watch", ",", "','", "allowed: [START[:OUTPUT],]END[,full-content]");
