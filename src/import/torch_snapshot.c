@@ -908,14 +908,18 @@ static int read_snapshot(struct snapshot *s, const void *data, size_t bytes, con
 			 int *out_fd, struct mscope_error *err)
 {
 	int r = pickle_read(&s->pickle, data, bytes, s->name, err);
+	const uint32_t *first;
 	size_t count;
 
 	if (r == 0) {
 		uint32_t root = s->pickle.root;
 
 		/* At first a snapshot was its segments alone. */
-		(void)pickle_list(&s->pickle, root, &count);
-		s->segments = count > 0 ? root : pickle_at(&s->pickle, root, "segments");
+		first = pickle_list(&s->pickle, root, &count);
+		s->segments =
+			count > 0 && pickle_at(&s->pickle, first[0], "total_size") != PICKLE_ABSENT
+				? root
+				: pickle_at(&s->pickle, root, "segments");
 		s->traces = pickle_at(&s->pickle, root, "device_traces");
 		s->annotations = pickle_at(&s->pickle, root, "external_annotations");
 		s->visits_max = 8 * bytes + 1024;

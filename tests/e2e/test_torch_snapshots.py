@@ -313,6 +313,8 @@ def test_nothing_in_a_file_is_run(out, msmemscope, protocol):
 def test_what_is_no_snapshot_is_refused_with_a_sentence(out, msmemscope, data, words):
     path = out / "bad.pickle"
     path.write_bytes(data)
+    (pickle.dumps([1, 2, 3]), "not a memory snapshot of PyTorch"),
+    (pickle.dumps([{"a": 1}]), "not a memory snapshot of PyTorch"),
     result = msmemscope("info", path, output=False)
     assert result.returncode in (1, 3) and words in result.stderr and result.stderr.count("\n") == 1
 
