@@ -64,8 +64,10 @@ void oom_headline(const struct finding_oom *oom, struct strbuf *out)
 	if (oom->free_bytes != UINT64_MAX) {
 		strbuf_add_str(out, ", ");
 		strbuf_add_size(out, oom->free_bytes);
-		strbuf_add_str(out, " of ");
-		strbuf_add_size(out, oom->total_bytes);
+		if (oom->total_bytes != UINT64_MAX) {
+			strbuf_add_str(out, " of ");
+			strbuf_add_size(out, oom->total_bytes);
+		}
 		strbuf_add_str(out, " free");
 	}
 	strbuf_addf(out, ". Cause: %s.", oom_cause_text(oom->cause));

@@ -13,14 +13,16 @@
 
 /* ---- out of memory ---- */
 
-/* "0.4 of 140 GiB"; what reads as what was asked for, and is not, a unit finer. */
+/* "0.4 of 140 GiB", "0.4 GiB" of a device of unknown size; what reads as what was asked for, and is not, a unit finer. */
 static void add_free(const struct finding_oom *oom, struct strbuf *out)
 {
 	struct strbuf free_text = {0}, plain = {0};
 
 	say_apart(&free_text, oom->free_bytes, oom->requested_bytes);
 	strbuf_add_size(&plain, oom->free_bytes);
-	if (strcmp(strbuf_str(&free_text), strbuf_str(&plain)) != 0) {
+	if (oom->total_bytes == UINT64_MAX) {
+		strbuf_add_str(out, strbuf_str(&free_text));
+	} else if (strcmp(strbuf_str(&free_text), strbuf_str(&plain)) != 0) {
 		strbuf_addf(out, "%s of ", strbuf_str(&free_text));
 		strbuf_add_size(out, oom->total_bytes);
 	} else {
@@ -40,7 +42,7 @@ static void add_head(const struct findings *found, const struct finding_oom *oom
 	strbuf_add_str(out, ": ");
 	say_apart(out, oom->requested_bytes, oom->free_bytes);
 	strbuf_add_str(out, " asked for");
-	if (oom->free_bytes != UINT64_MAX && oom->total_bytes != UINT64_MAX) {
+	if (oom->free_bytes != UINT64_MAX) {
 		strbuf_add_str(out, ", ");
 		add_free(oom, out);
 		strbuf_add_str(out, " free");

@@ -259,6 +259,18 @@ def test_every_analysis_takes_a_snapshot(out, msmemscope):
     assert any("model.py" in frame or "train.py" in frame for stack in total for frame in stack)
 
 
+def test_a_refusal_does_not_say_what_the_device_has_in_all(out, msmemscope):
+    """A snapshot has only what was free."""
+    frames = [{"filename": "/home/u/train.py", "line": 10, "name": "fwd"}]
+    events = [{"action": action, "addr": 0x7f0000000000, "size": 200 << 20, "stream": 0, "frames": frames, "time_us": 1000 + at}
+              for at, action in enumerate(("segment_alloc", "alloc"))]
+    events.append({"action": "oom", "size": 1 << 30, "device_free": 300 << 20, "stream": 0, "frames": frames, "time_us": 1010})
+    path = write(out, {"segments": [], "device_traces": [events]})
+    told = msmemscope("info", path, output=False).check().stdout
+    assert "Out of memory on GPU 0 in step 1: asked for 1.0 GiB, 300 MiB free. " in told
+    assert ": 1.0 GiB asked for, 300 MiB free\n" in msmemscope("report", path, "--text", output=False).check().stdout
+
+
 def test_annotations_are_ranges(out, export, msmemscope):
     snapshot = snapshots.random_snapshot(4)
     first = snapshot["device_traces"][0][0]["time_us"]
@@ -301,6 +313,8 @@ def test_nothing_in_a_file_is_run(out, msmemscope, protocol):
 
 @pytest.mark.parametrize("data, words", [
     (b"\x80\x04N.", "not a memory snapshot of PyTorch"),
+    (pickle.dumps([1, 2, 3]), "not a memory snapshot of PyTorch"),
+    (pickle.dumps([{"a": 1}]), "not a memory snapshot of PyTorch"),
     (b"\x80\x04}.", "not a memory snapshot of PyTorch"),
     (b"\x80\x04](", "ends too early"),
     (b"\x80\x04]\x8c\xffabc.", "ends too early"),
@@ -313,8 +327,6 @@ def test_nothing_in_a_file_is_run(out, msmemscope, protocol):
 def test_what_is_no_snapshot_is_refused_with_a_sentence(out, msmemscope, data, words):
     path = out / "bad.pickle"
     path.write_bytes(data)
-    (pickle.dumps([1, 2, 3]), "not a memory snapshot of PyTorch"),
-    (pickle.dumps([{"a": 1}]), "not a memory snapshot of PyTorch"),
     result = msmemscope("info", path, output=False)
     assert result.returncode in (1, 3) and words in result.stderr and result.stderr.count("\n") == 1
 
