@@ -7,7 +7,6 @@
 #include "engine/what_if_finding.h"
 #include "sink/config.h"
 #include "sink/report.h"
-#include "sink/sink.h"
 #include "trace/settings.h"
 
 /* These two learn of blocks whose rows have passed, in nearly every run that they are asked about. */
@@ -70,13 +69,6 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 	return r;
 }
 
-bool export_wants_rows(const struct session *session)
-{
-	const struct sink_form *form = form_get(session->format);
-
-	return session->events != 0 && (form == NULL || form->extension[0] != '\0');
-}
-
 int export_all(struct export_job *job, struct mscope_error *err)
 {
 	struct project *project = job->project;
@@ -89,7 +81,7 @@ int export_all(struct export_job *job, struct mscope_error *err)
 	input_stem(job->input, project->exported_from);
 	r = write_all(job, err);
 	/* Rows were asked for and there are none: what is left says nothing that the run itself does not. */
-	if (project->made && (r < 0 || (project->dumps == 0 && export_wants_rows(job->session)))) {
+	if (project->made && (r < 0 || (project->dumps == 0 && job->session->events != 0))) {
 		(void)files_remove(project->path);
 		project->made = false;
 	}

@@ -24,9 +24,6 @@ struct export_job {
 	struct pass pass; /* after export_all() at the end of the run */
 };
 
-/* Whether dump files are asked for. */
-bool export_wants_rows(const struct session *session);
-
 /*
  * Writes everything; nothing of it is left after a failure, or where rows were asked for and there are none (the project is not made
  * then). Needs export_close() in either case. -EINTR: stopped.

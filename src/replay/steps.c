@@ -12,6 +12,9 @@
 #include "replay/state.h"
 #include "trace/session.h"
 
+/* Marks of the program are late when the optimizer has ended more steps before. */
+#define EARLY_STEPS 8u
+
 void steps_fini(struct replay *replay)
 {
 	free(replay->steps.open);
@@ -45,13 +48,14 @@ static uint32_t end_step(struct replay *replay, uint64_t range)
 		memmove(steps->open + i, steps->open + i + 1,
 			(steps->open_count - i - 1) * sizeof(*steps->open));
 		steps->open_count--;
-		replay_notify_step(replay, step, false);
+		if (!steps->automatic)
+			replay_notify_step(replay, step, false);
 		return step;
 	}
 	return 0;
 }
 
-/* The program marks steps itself: what optimizers told has never been. */
+/* The steps that the program marks count from here on: what optimizers told has never been. */
 static void drop_automatic(struct replay *replay)
 {
 	struct steps *steps = &replay->steps;
@@ -59,7 +63,7 @@ static void drop_automatic(struct replay *replay)
 
 	steps->automatic = false;
 	steps->automatic_begun = steps->automatic_open = 0;
-	/* No step had been marked, so the latest one is that in progress, a guess. */
+	/* Of steps that the program marked a block knows only the one in progress, which may be a guess. */
 	for (i = 0; i < replay->blocks.count; i++)
 		replay->blocks.all[i].latest_step = replay->blocks.all[i].alloc_step;
 	if (replay->observer->restart != NULL)
@@ -76,13 +80,16 @@ static void set_source(struct replay *replay, enum step_source source)
 	bool guessed_api = steps->open_count > 0;
 	size_t i;
 
-	if (steps->automatic)
-		drop_automatic(replay);
 	steps->source = (uint8_t)source;
 	if (source == STEPS_RANGES) {
 		steps->open_count = 0;
-		for (i = 0; i < replay->blocks.count; i++)
-			replay->blocks.all[i].latest_step = replay->blocks.all[i].alloc_step = 0;
+		for (i = 0; i < replay->blocks.count; i++) {
+			struct block *block = &replay->blocks.all[i];
+
+			block->alloc_step = 0;
+			if (!steps->automatic)
+				block->latest_step = 0;
+		}
 	}
 	if (facts == NULL)
 		return;
@@ -102,14 +109,24 @@ static bool is_source(struct replay *replay, enum step_source source)
 
 	if (steps->source == STEPS_UNKNOWN)
 		set_source(replay, source);
-	if (steps->source == source)
+	if (steps->source == source) {
+		if (steps->automatic && steps->begun == 0 && steps->automatic_begun <= EARLY_STEPS)
+			drop_automatic(replay);
 		return true;
+	}
 	if (!steps->other_noted && steps->source < MSCOPE_COUNT(names)) {
 		steps->other_noted = true;
 		(void)notes_add(replay, "using steps from %s, ignoring those from %s",
 				names[steps->source], names[source]);
 	}
 	return false;
+}
+
+/* One late mark, or two, is a person's or an accident; a program that marks its steps goes on. */
+static void count_late(struct replay *replay, uint32_t marks)
+{
+	if (replay->steps.automatic && marks >= STEP_LATE_MARKS)
+		drop_automatic(replay);
 }
 
 /* A step that an optimizer will end begins. */
@@ -178,6 +195,7 @@ int steps_take_mark(struct replay *replay, const struct trace_event *event)
 	take_not_computed(replay, row.name);
 	if (row.kind == ROW_RANGE_START && row.name != NULL &&
 	    strcmp(row.name, STEP_MESSAGE) == 0 && is_source(replay, STEPS_RANGES)) {
+		count_late(replay, steps->begun + 1);
 		if (steps_open(replay, mark.range, steps->begun + 1) < 0)
 			return -ENOMEM;
 		steps->begun++;
@@ -208,17 +226,18 @@ int steps_take_step(struct replay *replay, const struct trace_event *event)
 	r = replay_publish(replay, event, &row);
 	/* There is one or none: a window opens one, and ranges are ignored. */
 	(void)end_step(replay, STEP_NO_RANGE);
+	count_late(replay, replay->steps.begun);
 	return r < 0 ? r : steps_begin_window(replay);
 }
 
-/* An optimizer took a step: so did the program, unless it marks steps itself. No row tells of it. */
+/* An optimizer took a step: so did the program, unless the steps that it marks count. No row tells of it. */
 int steps_take_optimizer_step(struct replay *replay, const struct trace_event *event)
 {
 	struct steps *steps = &replay->steps;
 	uint32_t ended;
 
 	(void)event;
-	if (steps->source != STEPS_UNKNOWN)
+	if (!steps->automatic && steps->begun > 0)
 		return 0;
 	if (!steps->automatic) {
 		steps->automatic = true;

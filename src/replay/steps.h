@@ -5,7 +5,8 @@
  *
  * While neither has named one, the optimizers of the framework tell steps (optimizer_step), for the analyses alone: rows, and what
  * is chosen by steps, know only steps that the program marked. When the program marks one after all, steps of optimizers have never
- * been, and analyses begin again.
+ * been, and analyses begin again. Where that comes late, after more than eight steps of the optimizer, it takes three marks: before,
+ * analyses keep the optimizer's, so that one mark does not undo what a long run has shown.
  *
  * With the API a step begins with the run or with a window, before the program has said anything about steps. So one is opened as
  * a guess, and dropped if steps turn out to be ranges.
@@ -34,7 +35,7 @@ struct steps {
 	uint32_t begun;
 	uint8_t source;	  /* enum step_source */
 	bool other_noted; /* a note tells that the other source is ignored */
-	/* Optimizers tell the steps that analyses see; the source is not known then. */
+	/* Optimizers tell the steps that analyses see; the program has marked none, or a few late ones. */
 	bool automatic;
 	uint32_t automatic_begun; /* as `begun` with the API: steps that optimizers ended */
 	uint32_t automatic_open;  /* the step in progress; 0 if none */

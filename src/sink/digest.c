@@ -226,6 +226,7 @@ void digest_identify(struct digest *out, const struct report *report)
 	out->events = totals->events;
 	out->steps = replay_steps(replay);
 	out->automatic = replay_steps_are_automatic(replay);
+	out->marked = replay_marked_steps(replay);
 	out->snapshot = run_is_snapshot(run);
 	out->windowed = replay_ended(replay) == END_STOP;
 	out->seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;

@@ -40,7 +40,8 @@ struct digest {
 	uint64_t events;
 	uint64_t steps;
 	double seconds;
-	bool automatic; /* the steps are those of an optimizer */
+	bool automatic;	 /* the steps are those of an optimizer */
+	uint32_t marked; /* steps that the program marked */
 	bool snapshot; /* it is a snapshot of PyTorch: its steps are rounds of the same call sites */
 	bool windowed; /* its end is the stop() of the last window */
 	bool damaged, lossy, deferred;

@@ -122,11 +122,19 @@ static void report_moments(const struct replay *replay, struct strbuf *out)
 	}
 	if (replay_steps_are_automatic(replay)) {
 		strbuf_add_count(out, replay_steps(replay), "step", "steps");
-		strbuf_add_str(out, run_is_snapshot(replay_run(replay))
-					    ? " counted where the same call sites repeat: the "
-					      "snapshot marks none.\n"
-					    : " counted by the optimizer's step(): the program "
-					      "marks none.\n");
+		if (replay_marked_steps(replay) > 0)
+			strbuf_addf(
+				out,
+				" counted by the optimizer's step(): the program marked %u, too "
+				"late and too few to count.\n",
+				replay_marked_steps(replay));
+		else
+			strbuf_add_str(out,
+				       run_is_snapshot(replay_run(replay))
+					       ? " counted where the same call sites repeat: the "
+						 "snapshot marks none.\n"
+					       : " counted by the optimizer's step(): the program "
+						 "marks none.\n");
 	}
 }
 

@@ -552,7 +552,12 @@ static void page_notes(struct page *page, const struct digest *digest)
 	add_unjudged(digest, &notes);
 	if (digest->windowed)
 		strbuf_add_str(&notes, "The end is the stop() of the last window.\n");
-	if (digest->automatic)
+	if (digest->automatic && digest->marked > 0)
+		strbuf_addf(&notes,
+			    "Steps are those of the optimizer; the program marked %u, too late and "
+			    "too few to count.\n",
+			    digest->marked);
+	else if (digest->automatic)
 		strbuf_add_str(&notes, digest->snapshot
 					       ? "Steps are rounds of the same call sites; the "
 						 "snapshot marks none.\n"

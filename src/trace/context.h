@@ -12,6 +12,9 @@
 /* A range named STEP_MESSAGE is a step; they count from 1. */
 #define STEP_MESSAGE "step start"
 
+/* So many steps that the program marks late count more than those of its optimizer (replay/steps.h). */
+#define STEP_LATE_MARKS 3u
+
 enum pool {
 	POOL_UNKNOWN = 0,
 #define POOL(number, name, event_type, meaning) POOL_##name = (number),

@@ -243,6 +243,18 @@ def test_marks_of_the_program_win(torch):
     assert [row.name for row in run.rows() if row.type == "STEP"] == [str(number) for number in range(1, 10)]
 
 
+def test_one_late_mark_does_not_undo_what_the_run_has_shown(torch):
+    """As of `msmemscope ctl PID step`. Rows have the mark."""
+    run, info = torch(SGD.replace("    train(optimizer, iteration)\n",
+                                  "    train(optimizer, iteration)\n    if iteration == 10: msmemscope.step()\n")
+                      .replace("optimizer =", "import msmemscope\noptimizer =", 1))
+    assert info["automatic_steps"] and info["steps"] == 12, run
+    assert info["verdict"] != "unknown" and any(place["verdict"] == "leak" for place in info["places"]), info["places"]
+    assert [row.name for row in run.rows() if row.type == "STEP"] == ["1"]
+    report = (run.project().path / "report.txt").read_text(encoding="utf-8")
+    assert "12 steps counted by the optimizer's step(): the program marked 1, too late and too few to count.\n" in report
+
+
 @pytest.mark.parametrize("choice, steps", [("", 12), (', auto_steps="off"', 0)], ids=["on", "off"])
 def test_windows_of_the_api_count_too(torch, choice, steps):
     script = SGD.replace("for iteration", f'import msmemscope\nmsmemscope.config(device="cpu"{choice})\nmsmemscope.start()\nfor iteration',

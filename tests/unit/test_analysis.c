@@ -226,7 +226,7 @@ static void train(struct play *p, bool optimizer)
 	uint64_t address = 0x100000, range;
 	int i;
 
-	for (i = 0; i < 12; i++, address += 0x1000) {
+	for (i = 0; i < 8; i++, address += 0x1000) {
 		take(p, PTA, address, 64);
 		if (optimizer)
 			MAKER_EVENT(&p->w[0], p->now++, 0, optimizer_step,

@@ -1309,6 +1309,70 @@ static void step_of_the_api_undoes_steps_of_optimizers_in_a_window(void **state)
 	assert_int_equal(replay_steps(p->replay), 1);
 }
 
+/* Steps of an optimizer, and then marks of the program: calls of step(), or ranges. */
+static void train_and_mark(struct play *p, uint64_t steps, uint64_t marks, bool ranges)
+{
+	struct maker_writer *w = &p->w[0];
+	uint64_t i;
+
+	maker_text(w, p->now++, 1, STEP_MESSAGE);
+	for (i = 1; i <= steps; i++)
+		MAKER_EVENT(w, 5000 + i, 0, optimizer_step, .number = i);
+	for (i = 1; i <= marks; i++) {
+		if (!ranges)
+			MAKER_EVENT(w, 6000 + 3 * i, HAL, step, .number = i);
+		if (ranges)
+			MAKER_EVENT(w, 6000 + 3 * i, HAL, mark, .text = 1, .kind = 2, .range = i);
+		MAKER_EVENT(w, 6001 + 3 * i, 0, optimizer_step, .number = steps + i);
+		if (ranges)
+			MAKER_EVENT(w, 6002 + 3 * i, HAL, mark, .kind = 3, .range = i);
+	}
+}
+
+#define NINE_STEPS "b1 e1 b2 e2 b3 e3 b4 e4 b5 e5 b6 e6 b7 e7 b8 e8 b9 e9 b10 "
+
+static void few_late_marks_leave_the_steps_of_the_optimizer(void **state)
+{
+	struct play *p = *state;
+
+	train_and_mark(p, 9, 2, false);
+	play_steps(p, NINE_STEPS "e10 b11 e11 b12 ");
+	assert_true(replay_steps_are_automatic(p->replay));
+	assert_int_equal(replay_steps(p->replay), 11);
+	assert_int_equal(replay_marked_steps(p->replay), 2);
+	/* Rows know them all the same. */
+	assert_int_equal(p->row_count, 2);
+	assert_int_equal(p->rows[1].row.step, 2);
+}
+
+static void a_third_late_mark_counts(void **state)
+{
+	struct play *p = *state;
+
+	train_and_mark(p, 9, 4, false);
+	play_steps(p, NINE_STEPS "e10 b11 e11 b12 restart b4 e4 b5 ");
+	assert_false(replay_steps_are_automatic(p->replay));
+	assert_int_equal(replay_steps(p->replay), 4);
+}
+
+static void a_third_late_range_counts(void **state)
+{
+	struct play *p = *state;
+
+	train_and_mark(p, 9, 4, true);
+	play_steps(p, NINE_STEPS "e10 b11 e11 b12 restart b3 e3 b4 e4 ");
+	assert_int_equal(replay_steps(p->replay), 4);
+}
+
+static void early_marks_count_at_once(void **state)
+{
+	struct play *p = *state;
+
+	train_and_mark(p, 8, 1, false);
+	play_steps(p, "b1 e1 b2 e2 b3 e3 b4 e4 b5 e5 b6 e6 b7 e7 b8 e8 b9 restart b2 ");
+	assert_false(replay_steps_are_automatic(p->replay));
+}
+
 /* ---- the end of the program's own code ---- */
 
 static bool lived_at_end(const struct play *p, uint64_t address)
@@ -2039,6 +2103,10 @@ int main(void)
 		TEST(optimizers_tell_steps_to_analyses_and_not_to_rows),
 		TEST(marks_of_the_program_undo_steps_of_optimizers),
 		TEST(step_of_the_api_undoes_steps_of_optimizers_in_a_window),
+		TEST(few_late_marks_leave_the_steps_of_the_optimizer),
+		TEST(a_third_late_mark_counts),
+		TEST(a_third_late_range_counts),
+		TEST(early_marks_count_at_once),
 		TEST(what_teardown_frees_was_alive_at_the_end),
 		TEST(without_a_record_the_end_is_the_last_event),
 		TEST(free_that_fails_over_the_end_did_not_happen),

@@ -25,6 +25,7 @@
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
+#include "trace/context.h"
 #include "trace/settings.h"
 
 /* ---- settings ---- */
@@ -237,9 +238,10 @@ MSCOPE_EXPORT void mscope_optimizer_step(void)
 	struct event_optimizer_step event;
 	struct writer *w;
 
-	/* The program's own steps count more, and nothing but optimizers leaves no trace. */
+	/* The program's own steps count more, once there are enough of them; nothing but optimizers leaves no trace. */
 	if (recording_now() != RECORDING_ON || !collector.chosen.optimizer_steps ||
-	    atomic_load(&collector.steps) != 0 || atomic_load(&collector.writers) == 0)
+	    atomic_load(&collector.steps) >= STEP_LATE_MARKS ||
+	    atomic_load(&collector.writers) == 0)
 		return;
 	w = writer_enter();
 	if (w == NULL)
