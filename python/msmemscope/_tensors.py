@@ -33,8 +33,8 @@ def device_number(device):
     return kind << 8 | (current_index(device.type) if device.index is None else device.index)
 
 
-def present_device():
-    """The accelerator that an address belongs to when the host cannot read it."""
+def used_device():
+    """The accelerator that PyTorch uses; None: none so far."""
     torch = sys.modules.get("torch")
     for kind in ("npu", "cuda"):
         try:
@@ -42,6 +42,14 @@ def present_device():
                 return KINDS[kind] << 8 | current_index(kind)
         except Exception:  # not there, or only half
             continue
+    return None
+
+
+def present_device():
+    """The accelerator that an address belongs to when the host cannot read it."""
+    device, torch = used_device(), sys.modules.get("torch")
+    if device is not None:
+        return device
     # PyTorch uses none yet. Whether it was built for CUDA is known without asking the driver, which would begin.
     built_for_cuda = getattr(getattr(torch, "version", None), "cuda", None) is not None
     return (CUDA if built_for_cuda and not hasattr(torch, "npu") else PRIVATE) << 8

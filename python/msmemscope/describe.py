@@ -19,9 +19,10 @@ import inspect
 
 from ._api import LABEL_POP, LABEL_PUSH, LABEL_TENSOR
 from ._native import collector
-from ._tensors import device_number, extent, is_tensor, present_device
+from ._tensors import device_number, extent, is_tensor, used_device
 
 OWNER_MAX = 128
+_ANY_DEVICE = 2**32 - 1
 
 
 def _text(owner):
@@ -43,7 +44,9 @@ def _label_block(what, text):
     if isinstance(what, int) and not isinstance(what, bool):
         if not 0 < what < 2**64:
             raise ValueError(f"describer(): {what:#x} is not an address")
-        _label(LABEL_TENSOR, text, present_device(), what)
+        # The engine looks on that accelerator first: each NPU has the same addresses.
+        device = used_device()
+        _label(LABEL_TENSOR, text, _ANY_DEVICE if device is None else device, what)
     elif is_tensor(what):
         device = device_number(what.device)
         if device is not None:

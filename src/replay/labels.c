@@ -114,6 +114,9 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 				 : replay_context(replay, definitions_context(replay, event))
 					   ->device;
 		block = replay_block_at(replay, device, label.address);
+		/* An address alone does not say where it is: describer() names the accelerator. */
+		if (block == NULL && label.kind == LABEL_TENSOR)
+			block = replay_block_at(replay, DEVICE_HOST, label.address);
 		return block == NULL ? 0
 				     : label_block(replay,
 						   &replay->blocks.all[block - replay->blocks.all],

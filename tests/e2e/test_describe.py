@@ -172,6 +172,26 @@ def script(msmemscope, tmp_path):
     return run
 
 
+def test_an_address_of_host_memory(msmemscope, python, out):
+    """Of a CPU tensor, also of its middle; the process is still one without a device."""
+    path = out / "script.py"
+    path.write_text("""
+import json, torch
+import msmemscope.describe as describe
+first, inside, tensor = (torch.zeros(1000) for _ in range(3))
+describe.describer(first.data_ptr(), owner="first")
+describe.describer(inside.data_ptr() + 400, owner="inside")
+describe.describer(tensor, owner="tensor")
+print(json.dumps({hex(each.data_ptr()): name for each, name in ((first, "first"), (inside, "inside"), (tensor, "tensor"))}))
+""", encoding="utf-8")
+    run = msmemscope("--device=cpu", "--", *python, path, env={"PYTHONPATH": msmemscope.dist / "python"}).check()
+    said = {int(address, 16): name for address, name in json.loads(run.stdout.splitlines()[-1]).items()}
+    found = {int(row.ptr, 16) if isinstance(row.ptr, str) else row.ptr: row.attr.get("owner", "")
+             for row in run.rows() if row.event == "MALLOC"}
+    assert {address: found[address].split("@")[-1] for address in said} == said
+    assert run.project().path.name.endswith("_cpu")
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_blocks_have_the_labels_that_the_script_says(script, name):
     run = script(SCRIPTS[name], "--analysis=decompose")

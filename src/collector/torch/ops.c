@@ -293,7 +293,9 @@ MSCOPE_EXPORT int mscope_label(uint32_t kind, uint32_t device, uint64_t address,
 	w = writer_enter();
 	if (w == NULL)
 		return 0;
-	context = writer_context(w, SOURCE_TORCH, vendor_torch_device(device), torch_decode);
+	context = device == UINT32_MAX ? 0
+				       : writer_context(w, SOURCE_TORCH,
+							vendor_torch_device(device), torch_decode);
 	event.text = writer_text(w, text);
 	WRITER_PUT(w, label, context, &event);
 	writer_leave(w);
