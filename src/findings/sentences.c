@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "base/whole.h"
 #include "findings/findings.h"
 #include "findings/say.h"
@@ -400,8 +401,8 @@ static bool add_unnamed(const struct finding_keeper *k, struct strbuf *out)
 	return true;
 }
 
-void keeper_sentence(const struct findings *found, const struct finding_keeper *k,
-		     struct strbuf *out)
+static void say_keeper(const struct findings *found, const struct finding_keeper *k,
+		       struct strbuf *out)
 {
 	bool one = k->items == 0;
 	/* A hook that is known has its name among the rest. */
@@ -446,6 +447,17 @@ void keeper_sentence(const struct findings *found, const struct finding_keeper *
 		strbuf_addf(out, "; %s %s", one ? "it holds" : "each holds", k->holds);
 }
 
+/* Names of the program are in nearly all of it. */
+void keeper_sentence(const struct findings *found, const struct finding_keeper *keeper,
+		     struct strbuf *out)
+{
+	struct strbuf text = {0};
+
+	say_keeper(found, keeper, &text);
+	strbuf_add_shown(out, strbuf_str(&text), text.length);
+	strbuf_fini(&text);
+}
+
 void keeper_line(const struct findings *found, const struct finding_place *place,
 		 const char *indent, struct strbuf *out)
 {
@@ -465,8 +477,11 @@ void keeper_lines(const struct findings *found, const struct finding_place *plac
 		return;
 	keeper = &FINDINGS(found, keeper)[place->keepers.first];
 	keeper_line(found, place, indent, out);
-	if (keeper->cure[0] != '\0')
-		strbuf_addf(out, "%scure: %s\n", indent, keeper->cure);
+	if (keeper->cure[0] == '\0')
+		return;
+	strbuf_addf(out, "%scure: ", indent);
+	strbuf_add_shown(out, keeper->cure, strlen(keeper->cure));
+	strbuf_add_char(out, '\n');
 }
 
 void place_line(const struct findings *found, const struct finding_place *place, struct strbuf *out)

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "findings/say.h"
 #include "sink/screen.h"
 #include "sink/screen_names.h"
@@ -82,13 +83,17 @@ static void add_try(const struct findings *found, const struct finding_oom *oom,
 		    const struct finding_oom_place *growing, struct strbuf *out)
 {
 	const struct finding_keeper *keeper = NULL;
+	struct strbuf what = {0};
 
 	strbuf_add_str(out, "Try: ");
 	if (growing != NULL && growing->stack != 0)
 		keeper = keeper_of(found, growing);
 	if (keeper != NULL) {
-		strbuf_addf(out, "bound what %s `%s` keeps: %s.\n", keeper->type, keeper->name,
+		strbuf_addf(&what, "bound what %s `%s` keeps: %s.", keeper->type, keeper->name,
 			    keeper->cure);
+		strbuf_add_shown(out, strbuf_str(&what), what.length);
+		strbuf_add_char(out, '\n');
+		strbuf_fini(&what);
 	} else if (growing != NULL && growing->stack != 0) {
 		strbuf_add_str(out, "free, detach or bound what ");
 		screen_name(growing->place, true, NULL, 0, IN_TEXT, out);

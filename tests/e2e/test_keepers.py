@@ -445,6 +445,21 @@ for step in range(40):
     assert f"  cure: remove items from the list when they are no longer needed; filled at train.py:{line}\n" in run.stderr
 
 
+def test_a_newline_in_the_name_of_the_script_starts_no_line(python, msmemscope, out):
+    out.mkdir(exist_ok=True)
+    script = out / "tr\nain.py"
+    script.write_text(MODEL + """
+history = []
+for step in range(40):
+    history.append(torch.randn(2000))
+    train(step)
+""")
+    run = msmemscope("--device=cpu", "--", *python, script).check()
+    told = run.stderr + msmemscope("info", run.project().path, output=False).check().stdout + (run.project().path / "report.txt").read_text()
+    assert told.count("  kept by: list `history` (global of tr\\x0aain.py), 40 items") == 3, told
+    assert "; filled at tr\\x0aain.py:" in told and not re.search("^ain.py", told, re.M)
+
+
 def test_of_many_processes_the_worst_has_its_keeper_on_the_screen(parts):
     screen = " ".join(parts["local"].stderr.split())
     assert re.search(r"\b[5-9] processes, \d with a finding; worst first", screen), screen
