@@ -22,6 +22,10 @@ static int stdout_errno;
 
 void cli_write(int fd, const char *text, size_t length)
 {
+	if (length > 0 && fd == STDOUT_FILENO && startup_stdout_is_closed()) {
+		stdout_errno = EBADF;
+		return;
+	}
 	while (length > 0) {
 		ssize_t wrote = write(fd, text, length);
 

@@ -104,7 +104,7 @@ static char **copy_words(int argc, char *const *argv)
 	return copy;
 }
 
-static bool file_size_ignored;
+static bool file_size_ignored, stdout_closed;
 
 void startup_restore_signals(void)
 {
@@ -125,8 +125,10 @@ char **startup_prepare(int argc, char **argv)
 	file_size_ignored = signal(SIGXFSZ, SIG_IGN) == SIG_DFL;
 	for (int fd = 0; fd <= 2; fd++) {
 		/* The lowest free number is the one that is missing. */
-		if (fcntl(fd, F_GETFD) < 0)
+		if (fcntl(fd, F_GETFD) < 0) {
+			stdout_closed |= fd == STDOUT_FILENO;
 			(void)open_null();
+		}
 	}
 	if (copy == NULL)
 		return NULL;
@@ -137,6 +139,11 @@ char **startup_prepare(int argc, char **argv)
 		title.bytes = (size_t)(end - argv[0]);
 	}
 	return copy;
+}
+
+bool startup_stdout_is_closed(void)
+{
+	return stdout_closed;
 }
 
 void startup_retitle(const char *name, char *const *argv)

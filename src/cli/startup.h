@@ -23,6 +23,9 @@ int startup_run(int (*run)(int argc, char **argv), int argc, char **argv);
  */
 char **startup_prepare(int argc, char **argv);
 
+/* Whether we were started without standard output: what is written to it reaches nobody. */
+bool startup_stdout_is_closed(void);
+
 /*
  * Names this process `name` and lets ps show "NAME: prog args", `argv` being the program's. A search for the program finds it,
  * a search for the command does not.

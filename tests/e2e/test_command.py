@@ -51,6 +51,21 @@ def test_options_behind_the_program_are_ours(msmemscope, program, tmp_path):
     assert {len(row.c_stack) for row in rows if row.event == "MALLOC"} == {3}
 
 
+def test_a_closed_stdout_is_said(msmemscope, program, out):
+    """What is printed reaches nobody then; no file of ours gets its number."""
+    project = msmemscope("--", *program("churn", 1), env={"TRUTH": "/dev/null"}, output=out / "results").check().project().path
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+    for words in (["info", project], ["info", "--json", project], ["report", "--text", project], ["analyze", "leaks", project], ["--version"],
+                  ["export", project, "-o", out / "export"]):
+        run = msmemscope.bare("sh", "-c", 'exec "$@" >&-', "sh", msmemscope.path, *words)
+        assert (run.returncode, run.stderr) == (1, "msmemscope: cannot write to stdout: Bad file descriptor\n"), run
+    assert {path: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before
+    [dump] = (out / "export").glob("*/device_*/dump/*.csv")
+    assert dump.read_text(encoding="utf-8").startswith("ID,Event,")
+    run = msmemscope.bare("sh", "-c", 'exec "$@" >&-', "sh", msmemscope.path, "-o", out / "closed", *program("churn", 1), env={"TRUTH": "/dev/null"})
+    assert run.returncode == 0, "the program's own output is its own"
+
+
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_help(msmemscope, word):
     run = msmemscope(word, output=False)
