@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `msmemscope attach PID` makes a running Python program do (src/cli/python_attach.c): start(), with the options of the command.
 
-The program's own standard error stays its own: what start() has to say goes to the file that the command reads.
+The program's own standard error stays its own: what start() has to say goes to the file that the command reads, and what the engine says
+to attach_PID.log in the results directory.
 """
 from . import _values
 from ._options import ALIASES, CONFIG, OPTIONS
@@ -27,7 +28,7 @@ def _start(arguments):
     from . import _control
     said, say = [], _control.say
     _control.say = lambda text, once=False: said.append(text)
-    _control.quiet = True  # the engine has the program's standard error
+    _control.attached = True
     try:
         _control.choose(arguments)
         _control.start()

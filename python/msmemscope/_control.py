@@ -55,6 +55,7 @@ _recorder = 0  # the process that called start(), which a forked child is not
 _command = "msmemscope"  # which the results are to look like
 _said = set()  # what is said once
 _INJECTIONS = {"CUDA_INJECTION64_PATH": "calls of the CUDA driver", "NVTX_INJECTION64_PATH": "marks and ranges of NVTX"}
+attached = False  # `attach` made us start: the engine writes to its log, and leaves our standard error alone
 quiet = False  # the engine that we start says nothing but problems: a notebook shows the rest
 
 
@@ -181,6 +182,8 @@ def choose(arguments: Dict[str, Any]) -> None:
 
 def _engine_words():
     words = [_command, "api-engine", str(os.getpid())]
+    if attached:
+        words.append("attached")
     for name, value in {**(_named or {}), **_fixed}.items():
         words.append(f"--{name}={value}")
     if quiet:

@@ -21,7 +21,6 @@
 #include "cli/python_attach.h"
 #include "cli/remote.h"
 #include "engine/traced_process.h"
-#include "sink/project.h"
 
 #define ANSWER_MS 5000u
 
@@ -152,22 +151,6 @@ static char **engine_words(const struct options *options, struct strbuf *text)
 		count++;
 	}
 	return words;
-}
-
-/*
- * The engine's own stderr, beside the results: it lives as long as the process that it records, and a caller that reads our stderr to
- * the end must not wait for that. A descriptor, or -errno.
- */
-static int open_log(const struct options *options, uint32_t pid, char *out_path, size_t bytes)
-{
-	int r = project_mkdirs(options->output_path), fd;
-
-	if (r < 0)
-		return r;
-	if (snprintf(out_path, bytes, "%s/attach_%u.log", options->output_path, pid) >= (int)bytes)
-		return -ENAMETOOLONG;
-	fd = open(out_path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-	return fd < 0 ? -errno : fd;
 }
 
 /* What the engine has said up to now, from this offset of its log on. */
@@ -319,7 +302,7 @@ int cmd_attach(const struct options *options)
 			pid, pid);
 		return MSCOPE_EXIT_FAILED;
 	}
-	log_fd = open_log(options, pid, log, sizeof(log));
+	log_fd = attach_open_log(options->output_path, pid, log, sizeof(log));
 	if (log_fd < 0) {
 		cli_say("cannot write to %s: %s", options->output_path, strerror(-log_fd));
 		return MSCOPE_EXIT_FAILED;

@@ -19,10 +19,12 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "base/io.h"
 #include "cli/cli.h"
 #include "cli/launch_id.h"
 #include "cli/machine.h"
 #include "cli/outcome.h"
+#include "cli/python_attach.h"
 #include "cli/storing.h"
 #include "cli/tree.h"
 #include "engine/follow.h"
@@ -257,6 +259,17 @@ static int follow_target(struct api_engine *engine)
 	return MSCOPE_EXIT_OK;
 }
 
+/* For a program that `attach` asked to start us. Where there can be no log, results cannot be written either, and that is told. */
+static void write_to_log(const char *output, uint32_t pid)
+{
+	char path[PATH_MAX];
+	int fd = attach_open_log(output, pid, path, sizeof(path));
+
+	if (fd >= 0)
+		(void)dup2(fd, STDERR_FILENO);
+	io_close(&fd);
+}
+
 int cmd_engine(const struct options *given)
 {
 	struct options chosen = *given; /* what it points to is still that of `given` */
@@ -282,6 +295,8 @@ int cmd_engine(const struct options *given)
 		free(engine);
 		return MSCOPE_EXIT_USAGE;
 	}
+	if (options->argc > 2)
+		write_to_log(options->output_path, (uint32_t)pid);
 	(void)launch_advise(options);
 	if (options->log_level <= OPT_LOG_WARN)
 		launch_tell_unfinished(options->output_path);

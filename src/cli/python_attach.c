@@ -19,6 +19,7 @@
 #include "cli/remote.h"
 #include "cli/tree.h"
 #include "options/options_table.h"
+#include "sink/project.h"
 
 #define GDB_MS	  20000u
 #define ANSWER_MS 10000u
@@ -261,4 +262,16 @@ int python_attach(uint32_t pid, const struct options *options, struct mscope_err
 	(void)unlink(attaching.answer);
 	(void)rmdir(attaching.directory);
 	return r;
+}
+
+int attach_open_log(const char *output, uint32_t pid, char *out_path, size_t bytes)
+{
+	int r = project_mkdirs(output), fd;
+
+	if (r < 0)
+		return r;
+	if (snprintf(out_path, bytes, "%s/attach_%u.log", output, pid) >= (int)bytes)
+		return -ENAMETOOLONG;
+	fd = open(out_path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : fd;
 }

@@ -17,4 +17,10 @@
  */
 int python_attach(uint32_t pid, const struct options *options, struct mscope_error *err);
 
+/*
+ * The engine's own stderr, attach_PID.log in the results directory: it lives as long as the process that it records, whose stderr stays
+ * its own, and a caller of `attach` that reads our stderr to the end must not wait for that. A descriptor, or -errno.
+ */
+int attach_open_log(const char *output, uint32_t pid, char *out_path, size_t bytes);
+
 #endif

@@ -276,6 +276,7 @@ def test_a_python_program_without_the_collector_is_recorded_with_call_sites(msme
         assert [frame.rsplit("/", 1)[-1] for frame in row.python_stack] == ["plain.py(5): work", "plain.py(11): <module>"], row
     (out / "end").touch()
     assert process.wait(timeout=60) == 0 and (out / "stderr").read_text(encoding="utf-8") == ""
+    assert "plain.py (pid " in (out / "results" / f"attach_{process.pid}.log").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
