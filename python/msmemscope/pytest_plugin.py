@@ -267,9 +267,12 @@ def pytest_runtest_call(item):
     if limit is None and leaks is None and not every:
         yield
         return
-    wanted = limit and _argument(limit), leaks and _argument(leaks, 0)
     recorder = item.config._msmemscope
-    recorder.begin()
+    try:
+        wanted = limit and _argument(limit), leaks and _argument(leaks, 0)
+        recorder.begin()
+    except pytest.UsageError as error:
+        pytest.fail(str(error), pytrace=False)  # one sentence, without lines of ours
     yield
     window = recorder.end()
     if every:
