@@ -84,8 +84,8 @@ int paths_list_dumps(const char *directory, const char *extension, struct paths 
 struct candidate {
 	bool readable; /* it has a trace or rows */
 	bool exported;
-	char stem
-		[PROJECT_STEM_MAX]; /* of the run that it was exported from; of a recorded one its own */
+	/* Of the run that it was exported from; of a recorded one its own. */
+	char stem[PROJECT_STEM_MAX];
 };
 
 static bool is_readable(const char *project)

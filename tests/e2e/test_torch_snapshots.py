@@ -261,7 +261,7 @@ def test_every_analysis_takes_a_snapshot(out, msmemscope):
 
 def test_a_refusal_does_not_say_what_the_device_has_in_all(out, msmemscope):
     """A snapshot has only what was free."""
-    frames = [{"filename": "/home/u/train.py", "line": 10, "name": "fwd"}]
+    frames = [{"filename": "/src/train.py", "line": 10, "name": "fwd"}]
     events = [{"action": action, "addr": 0x7f0000000000, "size": 200 << 20, "stream": 0, "frames": frames, "time_us": 1000 + at}
               for at, action in enumerate(("segment_alloc", "alloc"))]
     events.append({"action": "oom", "size": 1 << 30, "device_free": 300 << 20, "stream": 0, "frames": frames, "time_us": 1010})
