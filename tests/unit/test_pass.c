@@ -285,10 +285,37 @@ static void word_means_a_trace_a_dump_or_a_directory_of_one_run(void **state)
 	make_directories("older/msleaks_77_1_ascend/dump");
 	write_dump("older/msleaks_77_1_ascend/dump/leaks_dump_1.csv");
 	expect("older", 0, 1, "older");
-	/* Two projects are not one run. */
-	make_directories("results/msmemscope_78_1_ascend");
-	expect("results", MSCOPE_E_LIMIT, 0, NULL);
+	/* A project that has nothing to read is left out, unless it is named. */
+	make_directories("results/msmemscope_78_1_ascend/dump");
+	expect("results", 0, 1, "results");
 	expect("results/msmemscope_78_1_ascend", MSCOPE_E_ABSENT, 0, NULL);
+	/* Two projects are not one run. */
+	write_dump("results/msmemscope_78_1_ascend/dump/memscope_dump_1.csv");
+	expect("results", MSCOPE_E_LIMIT, 0, NULL);
+}
+
+static void export_is_left_out_where_its_run_is_there(void **state)
+{
+	static const char config[] = "{\n    \"exportedFrom\": \"msmemscope_77_1\"\n}\n",
+			  copy[] = "results/msmemscope_77_1_ascend_2";
+	char path[64];
+
+	(void)state;
+	make_directories("results/msmemscope_77_1_ascend/dump");
+	write_dump("results/msmemscope_77_1_ascend/dump/memscope_dump_1.csv");
+	(void)snprintf(path, sizeof(path), "%s/dump", copy);
+	make_directories(path);
+	(void)snprintf(path, sizeof(path), "%s/dump/memscope_dump_1.csv", copy);
+	write_dump(path);
+	expect("results", MSCOPE_E_LIMIT, 0, NULL);
+	(void)snprintf(path, sizeof(path), "%s/config.json", copy);
+	unit_write_file(unit_path(path), config, sizeof(config) - 1);
+	expect("results", 0, 1, "results");
+	expect(copy, 0, 1, "results");
+	/* Without its run it is all there is. */
+	assert_int_equal(
+		rename(unit_path("results/msmemscope_77_1_ascend"), unit_path("elsewhere")), 0);
+	expect("results", 0, 1, "results");
 }
 
 static void word_that_means_no_run_is_refused_with_its_name(void **state)
@@ -373,6 +400,7 @@ int main(void)
 		TEST(failure_of_the_files_ends_the_reading_or_not),
 		TEST(pass_that_was_never_opened_can_be_closed),
 		TEST(word_means_a_trace_a_dump_or_a_directory_of_one_run),
+		TEST(export_is_left_out_where_its_run_is_there),
 		TEST(word_that_means_no_run_is_refused_with_its_name),
 		TEST(damage_of_the_input_is_known),
 		TEST(export_makes_a_project_or_nothing),
