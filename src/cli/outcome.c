@@ -79,6 +79,7 @@ static void say_steps(struct outcome *outcome)
 {
 	const size_t shown = 10;
 	struct strbuf list = {0};
+	char had[64];
 	size_t i;
 
 	if (outcome->missing_count == 0 || outcome->log_level > OPT_LOG_WARN)
@@ -87,15 +88,15 @@ static void say_steps(struct outcome *outcome)
 		strbuf_addf(&list, "%s%u", i == 0 ? "" : ", ", outcome->steps_missing[i]);
 	if (outcome->missing_count > shown)
 		strbuf_addf(&list, " and %zu more", outcome->missing_count - shown);
-	if (outcome->steps_seen == 0 && outcome->optimizer_steps > 0)
-		outcome_say(
-			outcome,
-			"--steps: %s not reached; the program marks no steps, and those of its optimizer cannot be chosen",
-			strbuf_str(&list));
+	if (outcome->optimizer_steps > 0 && outcome->steps_seen == 0)
+		(void)snprintf(had, sizeof(had), "the program marks no steps");
 	else
-		outcome_say(outcome, "--steps: %s not reached; the run had %u step%s",
-			    strbuf_str(&list), outcome->steps_seen,
-			    outcome->steps_seen == 1 ? "" : "s");
+		(void)snprintf(had, sizeof(had), "the run had %u step%s", outcome->steps_seen,
+			       outcome->steps_seen == 1 ? "" : "s");
+	outcome_say(outcome, "--steps: %s not reached; %s%s", strbuf_str(&list), had,
+		    outcome->optimizer_steps > outcome->steps_seen
+			    ? ", and those of its optimizer cannot be chosen"
+			    : "");
 	strbuf_fini(&list);
 }
 
