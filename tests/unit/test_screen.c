@@ -783,7 +783,7 @@ static void names_keep_the_users_lines_and_what_tells_them_apart(void **state)
 	assert_string_equal(named(&out, one_file, 1, 0, 78),
 			    "p01_callback.py:57 -> p01_callback.py:31 compute_loss -> ... -> "
 			    "Linear.forward");
-	assert_string_equal(named(&out, one_file, 1, 0, 50),
+	assert_string_equal(named(&out, one_file, 1, 0, 46),
 			    "p01_callback.py:57 -> :31 compute_loss -> ...");
 	/* No frame of the first is its own: what tells it from the one that would read the same is shown. */
 	for (columns = 44; columns < 60; columns++) {
