@@ -8,6 +8,7 @@
 #include "analysis/analyses.h"
 #include "analysis/leaks_state.h"
 #include "base/array.h"
+#include "replay/ooms.h"
 #include "trace/session.h"
 
 /* Parts of time: their first length, and how many there may be before two become one. */
@@ -459,6 +460,7 @@ static int end_step(struct leaks *leaks, struct replay *replay, uint32_t step)
 	int r = settle_freed(leaks, step);
 	size_t i;
 
+	leaks->refused = false;
 	for (i = 0; i < leaks->touched_count && r == 0; i++) {
 		struct place *place = &leaks->places[leaks->touched[i]];
 		struct growth *group = &leaks->groups[place->group].growth;
@@ -580,6 +582,19 @@ static void note_length(struct leaks *leaks, uint64_t length_ns)
 	leaks->lengths[leaks->length_count++] = length_ns;
 }
 
+static int take_end(struct leaks *leaks, struct replay *replay, uint32_t step, uint64_t time_ns)
+{
+	int r;
+
+	if (step > leaks->offset + leaks->ended)
+		leaks->ended = step - leaks->offset;
+	r = end_step(leaks, replay, leaks->ended);
+	note_length(leaks, time_ns - leaks->last_end_ns);
+	leaks->last_end_ns = time_ns;
+	leaks->left = 0;
+	return r;
+}
+
 static int leaks_step(void *state, struct replay *replay, uint32_t step, bool begins)
 {
 	struct leaks *leaks = state;
@@ -587,6 +602,11 @@ static int leaks_step(void *state, struct replay *replay, uint32_t step, bool be
 	int r = 0;
 
 	leaks->contiguous = replay_steps_are_automatic(replay);
+	if (leaks->left != 0) {
+		r = take_end(leaks, replay, leaks->left, leaks->left_ns);
+		if (r < 0)
+			return r;
+	}
 	if (!leaks->by_step && begins && step < LEAKS_FIRST_STEP)
 		return 0; /* the first step has begun, or one is guessed */
 	if (!leaks->by_step) {
@@ -594,12 +614,12 @@ static int leaks_step(void *state, struct replay *replay, uint32_t step, bool be
 		leaks->offset = step - 1 - begins;
 		leaks->ended = 1;
 		leaks->last_end_ns = time_ns;
+	} else if (!begins && leaks->refused) {
+		leaks->left = step;
+		leaks->left_ns = time_ns;
+		return 0;
 	} else if (!begins) {
-		if (step > leaks->offset + leaks->ended)
-			leaks->ended = step - leaks->offset;
-		r = end_step(leaks, replay, leaks->ended);
-		note_length(leaks, time_ns - leaks->last_end_ns);
-		leaks->last_end_ns = time_ns;
+		r = take_end(leaks, replay, step, time_ns);
 	}
 	if (begins && r == 0 && leaks->ended == 1 && step - leaks->offset == LEAKS_FIRST_STEP)
 		r = end_step(leaks, replay,
@@ -780,14 +800,11 @@ static int leaks_block(void *state, struct replay *replay, enum block_change cha
 }
 
 /* A window begins: blocks that were freed outside of windows tell nothing about lifetimes. */
-static int leaks_row(void *state, struct replay *replay, const struct row *row)
+static int begin_window(struct leaks *leaks)
 {
-	struct leaks *leaks = state;
 	size_t i;
 	int r = 0;
 
-	(void)replay;
-	(void)row;
 	for (i = 0; i < leaks->freed_count && r == 0; i++) {
 		growth_forget(&leaks->places[leaks->freed[i].place].growth,
 			      leaks->freed[i].block.size_bytes - leaks->freed[i].unused, true);
@@ -795,6 +812,17 @@ static int leaks_row(void *state, struct replay *replay, const struct row *row)
 	}
 	leaks->freed_count = 0;
 	return r;
+}
+
+static int leaks_row(void *state, struct replay *replay, const struct row *row)
+{
+	struct leaks *leaks = state;
+
+	(void)replay;
+	if (row->kind == ROW_START_TRACE)
+		return begin_window(leaks);
+	leaks->refused |= row->oom != NULL && row->oom->ended && !row->oom->recovered;
+	return 0;
 }
 
 static int leaks_sample(void *state, struct replay *replay, const struct driver_usage *driver)
@@ -827,13 +855,13 @@ const struct analysis analysis_leaks = {
 	.nothing = "Nothing to judge: the run has no allocations and frees.\n",
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct leaks),
-	.rows = 1u << ROW_START_TRACE,
+	.rows = 1u << ROW_START_TRACE | 1u << ROW_SNAPSHOT,
 	.blocks = BLOCK_CHANGES_ALL,
 	.row = leaks_row,
 	.step = leaks_step,
 	.sample = leaks_sample,
 	.block = leaks_block,
-	.version = 6,
+	.version = 7,
 	.keep = leaks_keep,
 	.end = leaks_end,
 	.judge = leaks_report,
@@ -866,7 +894,7 @@ size_t leaks_climbing(const struct analyses *analyses, const struct replay *repl
 
 	*out_step = *out_ended = 0;
 	if (leaks == NULL || analyses->failed[ANALYSIS_ID_leaks] ||
-	    !(analyses->bits & SESSION_LEAKS) || !leaks->by_step)
+	    !(analyses->bits & SESSION_LEAKS) || !leaks->by_step || leaks->refused)
 		return 0;
 	*out_ended = leaks->ended;
 	*out_step = leaks->ended + leaks->offset;

@@ -760,7 +760,8 @@ static void forecast(struct judge *j)
 		place->share =
 			total > 0 && place->verdict != GROWTH_KEPT ? place->share / total : 0;
 	}
-	for (i = 0; i < j->leaks->device_count; i++)
+	/* Where memory has run out, nothing will be full. */
+	for (i = 0; i < j->leaks->device_count && !j->leaks->refused; i++)
 		forecast_device(j, &j->leaks->devices[i]);
 }
 

@@ -174,6 +174,9 @@ static void keep_clock(struct words *words, struct leaks *leaks)
 	KEEP(words, leaks->now);
 	KEEP(words, leaks->offset);
 	KEEP(words, leaks->ended);
+	KEEP(words, leaks->refused);
+	KEEP(words, leaks->left);
+	KEEP(words, leaks->left_ns);
 	KEEP(words, leaks->start_ns);
 	KEEP(words, leaks->part_ns);
 	KEEP(words, leaks->latest_ns);

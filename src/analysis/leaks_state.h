@@ -126,6 +126,13 @@ struct leaks {
 	uint32_t offset; /* to add to get the program's own number */
 	uint32_t now;	 /* step that a block allocated now belongs to */
 	uint32_t ended;	 /* last ended step, 0: none */
+	/*
+	 * A step in which a request was refused may have been left early, without what it would have kept: its end counts once another
+	 * step starts.
+	 */
+	bool refused;		   /* since a step ended last */
+	uint32_t left;		   /* step whose end does not count yet, 0: none */
+	uint64_t left_ns;	   /* when it ended */
 	uint64_t start_ns, part_ns;
 	uint64_t latest_ns; /* of the allocations; by time only */
 	struct leaks_pause pauses[LEAKS_PAUSES];

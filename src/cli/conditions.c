@@ -107,6 +107,15 @@ static bool leak_meets(const struct option_conditions *conditions, const struct 
 	return false;
 }
 
+/* Memory ran out after the last step that ended: what was to come has come. */
+static bool has_run_out(const struct findings *found)
+{
+	size_t count = found == NULL ? 0 : FINDINGS_COUNT(found, oom);
+
+	return count > 0 && found->judgement.last_step > 0 &&
+	       FINDINGS(found, oom)[count - 1].step > found->judgement.last_step;
+}
+
 static bool digest_meets(const struct option_conditions *conditions, const struct digest *digest,
 			 struct strbuf *out)
 {
@@ -115,7 +124,8 @@ static bool digest_meets(const struct option_conditions *conditions, const struc
 		 suspects = found == NULL ? 0 : found->judgement.suspects;
 	size_t i;
 
-	if (conditions->oom && digest->oom_count > 0)
+	if ((conditions->oom && digest->oom_count > 0) ||
+	    (conditions->full_steps > 0 && has_run_out(found)))
 		strbuf_add_str(out, "memory ran out in ");
 	else if (conditions->leak && leaks > 0)
 		strbuf_add_str(out, "a leak was found in ");

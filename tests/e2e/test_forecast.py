@@ -104,6 +104,37 @@ for step in range(1, 58):
     assert abs(told["full_step"] - 114) <= 11 and told["full_step_low"] <= 114 <= told["full_step_high"], told
 
 
+def test_a_run_that_ended_out_of_memory_has_no_forecast(msmemscope, out):
+    """6 MiB of 256 are kept with each step, beside 100 MiB, and 20 MiB while a step runs. An exception leaves step 17, which ends it: its rate does not count."""
+    script = out / "runs_out.py"
+    script.write_text(KEEPS + """
+def step():
+    mark, used = mstx.mstxRangeStartA(b"step start", None), ctypes.c_void_p()
+    try:
+        assert acl.aclrtMalloc(ctypes.byref(used), ctypes.c_size_t(20 << 20), 0) == 0
+        keep(6 << 20)
+        acl.aclrtFree(used)
+        time.sleep(0.01)
+    finally:
+        mstx.mstxRangeEnd(mark)
+try:
+    for _ in range(60):
+        step()
+except AssertionError:
+    pass
+""")
+    run = msmemscope("--call-stack=python", "--fail-on=oom-in:5steps", "--", sys.executable, str(script),
+                     env={**surroundings(0, out), "SIMNPU_HBM": "256M"}, output=out / "o")
+    assert run.returncode == 4 and "--fail-on: memory ran out in" in run.stderr, run
+    found = msmemscope.info(run.project())
+    report = (run.project().path / "report.txt").read_text()
+    assert found["forecasts"] == [] and "full in" not in report, report
+    [leak] = [place for place in found["places"] if place["verdict"] == "leak"]
+    assert round(leak["bytes_per_step"] / (1 << 20), 1) == 6.0
+    assert "keeps 6.0 MiB more with every step" in " ".join(run.stderr.split()) and "LEAK on NPU 0: about +6.0 MiB per step" in run.stderr, run
+    assert "its fastest call site by 6.0 MiB per step" in report and "The leaks account for 100 % of it." in report, report
+
+
 def told_by(msmemscope, dist, seed, out):
     """The step that memory ran out in, the one in progress when that was announced (0: never), and the forecast when half of the way was gone."""
     out.mkdir(parents=True)

@@ -577,6 +577,52 @@ static void the_forecast_is_what_is_left_by_the_rate_of_all_leaks(void **state)
 	assert_true(f->pools[0].explained > 0.99);
 }
 
+static void refuse(struct play *p, uint64_t bytes)
+{
+	FEED(p, HAL, oom, .requested_bytes = bytes, .allocated_bytes = UINT64_MAX,
+	     .reserved_bytes = UINT64_MAX, .free_bytes = 0, .total_bytes = 256 * MIB,
+	     .call = OOM_HAL_ALLOC);
+}
+
+/* What the step would have kept is missing, and what it would have freed is there. */
+static void a_step_that_was_left_because_memory_ran_out_is_not_judged(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	FEED(p, 0, usage_sample, .device = 0, .total_mib = 256, .process_bytes = UINT64_MAX,
+	     .device_bytes = 0);
+	for (i = 1; i <= 16; i++) {
+		step_begin(p);
+		take(p, HAL, 0x1000000 * i, 6 * MIB, 0);
+		step_end(p);
+	}
+	step_begin(p);
+	take(p, HAL, 0x100000, 20 * MIB, 0);
+	refuse(p, 6 * MIB);
+	step_end(p);
+	f = found(p);
+	assert_int_equal(f->last_step, 16);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->suspects, 0);
+	assert_int_equal(f->places[0].bytes_per_step, 6 * MIB);
+	assert_int_equal(f->pools[0].bytes_per_step, 6 * MIB);
+	assert_true(f->pools[0].explained > 0.99);
+	/* The device was full: it will not be so at a later step. */
+	assert_int_equal(f->forecast_count, 0);
+	assert_int_equal(f->places[0].full_steps, 0);
+	/* The program went on after all: the step was one like others. */
+	give(p, HAL, 0x100000);
+	step_begin(p);
+	take(p, HAL, 0x1000000 * i, 6 * MIB, 0);
+	step_end(p);
+	f = found(p);
+	assert_int_equal(f->last_step, 18);
+	assert_int_equal(f->forecast_count, 1);
+}
+
 /* PyTorch caches what it pins, so the driver's blocks do not say whose they are now. */
 static void pinned_memory_beside_pytorch_may_be_kept_elsewhere(void **state)
 {
@@ -1028,6 +1074,8 @@ int main(void)
 						begin, end),
 		cmocka_unit_test_setup_teardown(
 			the_forecast_is_what_is_left_by_the_rate_of_all_leaks, begin, end),
+		cmocka_unit_test_setup_teardown(
+			a_step_that_was_left_because_memory_ran_out_is_not_judged, begin, end),
 		cmocka_unit_test_setup_teardown(what_is_not_told_one_by_one_is_the_rest, begin,
 						end),
 		cmocka_unit_test_setup_teardown(blocks_of_many_sizes_that_stay_by_a_beat_are_a_leak,

@@ -540,7 +540,9 @@ def _compare_dumps(reference, process, dumps):
         problems += [f"of csv and db: {one}" for one in compare_data(facts["csv"], facts["db"])]
     frames = [frame for one in process["places"] for frame in one["frames"]]
     chosen = " steps:" in process["identity"].get("launch", "")  # steps without rows: a dump does not show which call sites rose in them
-    judged = process["judgement"] is not None and not process["judgement"]["by_time"] and not process["automatic_steps"] and not chosen and \
+    # Nor that memory ran out: it counts the step that was left because of that.
+    left = process["judgement"] is not None and any(one["step"] > process["judgement"]["last_step"] for one in process["oom"])
+    judged = process["judgement"] is not None and not process["judgement"]["by_time"] and not process["automatic_steps"] and not chosen and not left and \
         not any("module" in frame for frame in frames)
     what = ("sites", "pools") if judged else ("pools",)
     reasons = {one["reason"] for one in process["judgement"]["unjudged"]} if process["judgement"] is not None else set()
