@@ -41,9 +41,37 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* The driver gives whole pages, which blocks need not fill. */
+static uint64_t lost_to_pages(const struct replay *replay, uint32_t device)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+	uint64_t lost = 0;
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].device == device && pool_is_driver(usages[i].pool))
+			lost += less_u64(driver_pages_taken(&usages[i].pages),
+					 usages[i].live_bytes);
+	}
+	return lost;
+}
+
+static bool is_pooled(const struct replay *replay, uint32_t device)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].device == device && !pool_is_driver(usages[i].pool))
+			return true;
+	}
+	return false;
+}
+
 static struct sums sums_of(const struct replay *replay, uint32_t device)
 {
 	uint64_t driver = 0, driver_peak = 0, pools = 0, pools_peak = 0;
+	uint64_t lost = lost_to_pages(replay, device);
 	uint64_t reserved = 0, reserved_peak = 0;
 	bool told = true; /* every pool says what it has reserved */
 	size_t count, i;
@@ -74,9 +102,9 @@ static struct sums sums_of(const struct replay *replay, uint32_t device)
 				     .use = pools,
 				     .use_peak = pools_peak};
 	if (!told || reserved_peak == 0)
-		return (struct sums){driver, driver_peak, driver, driver_peak};
-	return (struct sums){.given = driver,
-			     .given_peak = driver_peak,
+		return (struct sums){driver + lost, driver_peak + lost, driver, driver_peak};
+	return (struct sums){.given = driver + lost,
+			     .given_peak = driver_peak + lost,
 			     .use = pools + less_u64(driver, reserved),
 			     .use_peak = pools_peak + less_u64(driver_peak, reserved_peak)};
 }
@@ -178,11 +206,11 @@ static double at_least(double value, double least)
 	return value < least ? least : value;
 }
 
-static struct needs needs_of(const struct device_level *level)
+static struct needs needs_of(const struct device_level *level, bool pooled)
 {
 	const struct level_point *p = level->points;
 	double use = at_least((double)level->use_peak, 1), given = (double)level->given_peak;
-	double more_use, more_given, jump = 0, whole_ratio = at_least(given / use, 1);
+	double more_use, more_given, prior, jump = 0, whole_ratio = at_least(given / use, 1);
 	struct needs needs = {.ratio = 1};
 	uint32_t i;
 
@@ -193,12 +221,16 @@ static struct needs needs_of(const struct device_level *level)
 		jump = at_least(jump, (double)(p[i].given - p[i - 1].given));
 	more_use = use - (double)p->use;
 	more_given = given - (double)p->given;
-	if (more_use + jump > 0)
-		needs.ratio = (more_given + PRIOR * jump * whole_ratio) / (more_use + PRIOR * jump);
+	prior = pooled ? PRIOR * jump : 0;
+	if (more_use + prior > 0)
+		needs.ratio = (more_given + prior * whole_ratio) / (more_use + prior);
 	needs.ratio = at_least(needs.ratio > RATIO_MAX ? RATIO_MAX : needs.ratio, 1);
-	needs.fixed = at_least(given - needs.ratio * use, 0);
+	/* Without a pool it is known what the blocks to come need, whatever those before needed. */
+	needs.fixed = given - needs.ratio * use;
+	if (pooled)
+		needs.fixed = at_least(needs.fixed, 0);
 	/* Room that growth has passed by stays free, but for the rest of the newest segment. */
-	needs.usable = more_given <= 0 || needs.fixed < jump ? needs.fixed : jump;
+	needs.usable = at_least(more_given <= 0 || needs.fixed < jump ? needs.fixed : jump, 0);
 	return needs;
 }
 
@@ -289,9 +321,11 @@ static uint64_t steps_until(double room, double rate, double gain)
 /* How many steps fit, by what may be in use at most: if the pools go on as they did, at worst, and at best. */
 static void count_steps(const struct device_level *level, uint32_t steps,
 			const struct device_growth *growth, double level_rate,
-			struct device_forecast *out)
+			const struct replay *replay, struct device_forecast *out)
 {
-	struct needs needs = needs_of(level);
+	uint64_t lost = lost_to_pages(replay, out->device);
+	bool pooled = is_pooled(replay, out->device);
+	struct needs needs = needs_of(level, pooled);
 	double use = (double)level->use_peak, now = (double)level->growth.live;
 	double given = (double)level->given_peak;
 	double left = (double)less_u64(out->total_bytes, out->used_bytes);
@@ -305,7 +339,9 @@ static void count_steps(const struct device_level *level, uint32_t steps,
 	out->steps_low = steps_until(use + left / needs.ratio - at_least(peak, use), out->rate_high,
 				     out->gain);
 	/* Where the rate rises: it need not go on rising. */
-	out->steps_high = steps_until(given + left - (old ? now : peak),
+	/* Nothing can use what pages lose. */
+	out->steps_high = steps_until((given + left) * now / at_least(now + (double)lost, 1) -
+					      (old ? now : peak),
 				      out->gain > 0 ? out->rate : out->rate_low, 0);
 	/* While a block is replaced by a larger one, both are there. */
 	copied = steps_until(most - now - growth->copied_bytes, level_rate + growth->copied,
@@ -361,7 +397,7 @@ bool device_level_forecast(const struct device_level *level, const struct replay
 	if (out->rate_low < out->rate / 2)
 		out->rate_low = out->rate / 2;
 	out->total_bytes = driver->total_bytes;
-	count_steps(level, steps, growth, out->climbs ? judged.rate : growth->leaking, out);
+	count_steps(level, steps, growth, out->climbs ? judged.rate : growth->leaking, replay, out);
 	return true;
 }
 

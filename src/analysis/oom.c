@@ -4,7 +4,7 @@
  * for whether the request would then have fitted:
  *
  *     growth          what places or pools gained since the program settled, and go on gaining
- *     fragmentation   what pools reserved and do not use, in pieces smaller than the request
+ *     fragmentation   what pools reserved and do not use, in pieces smaller than the request; what blocks leave of the driver's pages
  *     outside         memory of the driver beside the pools
  *     others          what is neither free nor this process's
  *     waiting         what the program freed and other streams still use
@@ -158,18 +158,6 @@ static int survey_holes(struct survey *survey)
 	return r;
 }
 
-/* A block as the driver counts it: in whole pages. */
-static uint64_t in_pages(const struct context *context, uint64_t bytes)
-{
-	static const uint64_t pages[] = {[PAGE_UNKNOWN] = 1,
-					 [PAGE_NORMAL] = 4096,
-					 [PAGE_HUGE] = 2u << 20,
-					 [PAGE_GIANT] = 1u << 30};
-
-	return context->page < MSCOPE_COUNT(pages) ? round_up_u64(bytes, pages[context->page])
-						   : bytes;
-}
-
 /* Blocks of other devices, and those of the driver that a pool has cut up: the pool's own blocks stand for them. */
 static bool is_beside(void *arg, const struct block *block)
 {
@@ -179,8 +167,6 @@ static bool is_beside(void *arg, const struct block *block)
 
 	if (context->device != survey->device)
 		return true;
-	if (context->pool == POOL_hal)
-		survey->paged_bytes += in_pages(context, block->size_bytes);
 	if (!survey->pooled || context->pool != POOL_hal)
 		return false;
 	if (context->kind == BLOCK_CREATE)
@@ -256,6 +242,10 @@ static void list_pools(struct survey *survey, const struct oom *oom, struct oom_
 				less_u64(usage->private_bytes, usage->private_live_bytes);
 		} else if (usage->pool == POOL_hal) {
 			survey->driver_bytes = usage->live_bytes;
+			survey->paged_bytes = driver_pages_taken(&usage->pages);
+			/* Managed memory is in no pages of its own. */
+			if (survey->paged_bytes < survey->driver_bytes)
+				survey->paged_bytes = survey->driver_bytes;
 		}
 		if (verdict->pool_count < OOM_POOLS)
 			verdict->pools[verdict->pool_count++] = pool;
@@ -498,6 +488,7 @@ static void find_others(const struct survey *survey, struct oom_verdict *verdict
 		survey->driver_bytes > 0 ? survey->driver_bytes : survey->pool_reserved;
 	if (verdict->process_bytes == 0 && verdict->pool_count > 0)
 		verdict->process_bytes = verdict->pools[0].live_bytes;
+	verdict->pages_bytes = survey->paged_bytes - survey->driver_bytes;
 	verdict->others_bytes = UINT64_MAX;
 	/* Of the host, other processes are not counted one by one. */
 	if (survey->device >= DEVICE_HOST)
@@ -505,11 +496,15 @@ static void find_others(const struct survey *survey, struct oom_verdict *verdict
 	if (driver != NULL && driver->process_bytes != UINT64_MAX &&
 	    driver->device_bytes != UINT64_MAX)
 		sampled = less_u64(driver->device_bytes, driver->process_bytes);
-	if (verdict->total_bytes != UINT64_MAX && verdict->free_bytes != UINT64_MAX)
-		verdict->others_bytes = less_u64(
-			verdict->total_bytes,
-			verdict->free_bytes + (survey->paged_bytes > 0 ? survey->paged_bytes
-								       : verdict->process_bytes));
+	if (verdict->total_bytes != UINT64_MAX && verdict->free_bytes != UINT64_MAX) {
+		uint64_t rest = less_u64(verdict->total_bytes,
+					 verdict->free_bytes + verdict->process_bytes);
+
+		/* No more is lost than is missing. */
+		if (verdict->pages_bytes > rest)
+			verdict->pages_bytes = rest;
+		verdict->others_bytes = rest - verdict->pages_bytes;
+	}
 	if (sampled > 0 && (verdict->others_bytes == UINT64_MAX || sampled > verdict->others_bytes))
 		verdict->others_bytes = sampled;
 }
@@ -611,6 +606,13 @@ static bool is_fragmented(const struct oom_verdict *verdict, uint64_t scale)
 	       (verdict->hole_bytes == UINT64_MAX || verdict->hole_bytes < requested);
 }
 
+/* Blocks that do not fill the driver's pages leave enough of them. */
+static bool is_in_pages(const struct oom_verdict *verdict, uint64_t scale)
+{
+	return !is_pool_limited(verdict) && verdict->pages_bytes >= scale / 10 &&
+	       explains(verdict, verdict->pages_bytes);
+}
+
 /* The driver's memory beside the pools, unless its growth says more. */
 static bool is_outside(const struct survey *survey, const struct oom_verdict *verdict,
 		       const struct growth *growth, uint64_t scale)
@@ -701,6 +703,9 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 		consider(&best, OOM_CAUSE_WAITING, verdict->waiting_bytes);
 	if (is_private(verdict, scale))
 		consider(&best, OOM_CAUSE_PRIVATE, verdict->private_bytes);
+	/* What grows takes its pages with it. */
+	if (best.cause != OOM_CAUSE_GROWTH && is_in_pages(verdict, scale))
+		consider(&best, OOM_CAUSE_FRAGMENTATION, verdict->pages_bytes);
 	spike = spike_of(state, survey, oom, verdict);
 	if (spike / 2 >= best.bytes)
 		consider(&best, OOM_CAUSE_SPIKE, spike);
@@ -716,7 +721,7 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 	if (best.cause == OOM_CAUSE_FULL)
 		tell_full(state, survey, oom, verdict);
 	if (best.cause == OOM_CAUSE_SPIKE)
-		verdict->by_steps = state->levels.steps > 0;
+		verdict->by_steps = state->levels.steps > 0 && verdict->step != 0;
 }
 
 static int survey_device(struct oom_state *state, struct survey *survey, const struct oom *oom,
@@ -930,7 +935,7 @@ const struct analysis analysis_oom = {
 	.row = on_row,
 	.step = on_step,
 	.block = on_block,
-	.version = 4,
+	.version = 5,
 	.keep = keep,
 	.end = end,
 	.judge = find,

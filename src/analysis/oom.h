@@ -42,6 +42,7 @@ struct oom_verdict {
 	uint64_t free_bytes, total_bytes;
 	uint64_t process_bytes; /* what this process holds from the driver */
 	uint64_t others_bytes;	/* what neither the process nor the free memory explains */
+	uint64_t pages_bytes;	/* of the driver's pages, what blocks of this process leave of them */
 	uint64_t outside_bytes; /* of the process, outside of its pools; 0 without a pool */
 	/* Reserved by pools and not in use, after they gave back their caches. */
 	uint64_t unused_bytes;

@@ -51,6 +51,7 @@ void oom_find(const struct oom_verdict *verdict, struct replay *replay, struct f
 				    .total_bytes = verdict->total_bytes,
 				    .process_bytes = verdict->process_bytes,
 				    .other_processes_bytes = verdict->others_bytes,
+				    .lost_to_pages_bytes = verdict->pages_bytes,
 				    .outside_pool_bytes = verdict->outside_bytes,
 				    .reserved_unused_bytes = verdict->unused_bytes,
 				    .largest_hole_bytes = verdict->hole_bytes,

@@ -125,12 +125,25 @@ static void spike_line(const struct finding_oom *oom, struct strbuf *out)
 	}
 }
 
+/* What is in pieces are the driver's pages, not what pools reserved. */
+static bool is_in_pages(const struct finding_oom *oom)
+{
+	return oom->cause == OOM_CAUSE_FRAGMENTATION &&
+	       oom->cause_bytes == oom->lost_to_pages_bytes &&
+	       oom->cause_bytes != oom->reserved_unused_bytes;
+}
+
 static void fragmentation_line(const struct finding_oom *oom, struct strbuf *out)
 {
 	if (oom->free_bytes != UINT64_MAX && oom->free_bytes >= oom->requested_bytes &&
 	    !oom->limited) {
 		strbuf_add_str(out, "enough memory is free, but the driver refused: its memory "
 				    "is in pieces, or a limit is set");
+		return;
+	}
+	if (is_in_pages(oom)) {
+		strbuf_add_size(out, oom->lost_to_pages_bytes);
+		strbuf_add_str(out, " are lost to pages that blocks do not fill");
 		return;
 	}
 	strbuf_add_size(out, oom->reserved_unused_bytes);
@@ -248,7 +261,13 @@ void oom_try(const struct findings *found, const struct finding_oom *oom, struct
 	case OOM_CAUSE_FRAGMENTATION:
 		strbuf_add_str(
 			out,
-			oom->device == DEVICE_HOST || oom->pool == POOL_hal
+			is_in_pages(oom) && is_gpu(oom)
+				? "allocate several blocks as one: the driver gives whole pages of "
+				  "2 MiB"
+			: is_in_pages(oom)
+				? "allocate several blocks as one, or ask for sizes that fill "
+				  "whole pages (huge ones have 2 MiB; aclrtMalloc adds 32 bytes)"
+			: oom->device == DEVICE_HOST || oom->pool == POOL_hal
 				? "allocate large blocks first and keep them"
 			: is_gpu(oom)
 				? "set expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF, or "
@@ -334,7 +353,11 @@ static void add_held(const struct findings *found, const struct finding_oom *oom
 		strbuf_add_str(out, "; outside the pool ");
 		strbuf_add_size(out, oom->outside_pool_bytes);
 	}
-	if (oom->other_processes_bytes != UINT64_MAX) {
+	if (oom->lost_to_pages_bytes > 0) {
+		strbuf_add_str(out, "; lost to pages ");
+		strbuf_add_size(out, oom->lost_to_pages_bytes);
+	}
+	if (oom->other_processes_bytes != UINT64_MAX && oom->other_processes_bytes > 0) {
 		strbuf_add_str(out, "; other processes and the driver ");
 		strbuf_add_size(out, oom->other_processes_bytes);
 	}

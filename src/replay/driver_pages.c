@@ -11,6 +11,18 @@ static uint32_t memory_of(const struct context *context)
 	return context->vendor == VENDOR_CUDA ? CUDA_FLAGS_MEMORY(context->flags) : 0;
 }
 
+/* Of drivers whose blocks share no pages. */
+static uint64_t in_pages(const struct context *context, uint64_t bytes)
+{
+	static const uint64_t pages[] = {[PAGE_UNKNOWN] = 1,
+					 [PAGE_NORMAL] = 4096,
+					 [PAGE_HUGE] = 2u << 20,
+					 [PAGE_GIANT] = 1u << 30};
+
+	return context->page < MSCOPE_COUNT(pages) ? round_up_u64(bytes, pages[context->page])
+						   : bytes;
+}
+
 static void add_edge(struct driver_pages *pages, uint64_t page)
 {
 	uint64_t *blocks = map_get(&pages->edges, (struct map_key){page, 0});
@@ -59,7 +71,7 @@ void driver_pages_add(struct driver_pages *pages, const struct context *context,
 	if (memory == CUDA_MEMORY_DEVICE || memory == CUDA_MEMORY_PITCH)
 		pages->whole_bytes += split(pages, address, bytes, add_edge);
 	else if (memory != CUDA_MEMORY_MANAGED)
-		pages->whole_bytes += bytes;
+		pages->whole_bytes += in_pages(context, bytes);
 }
 
 void driver_pages_remove(struct driver_pages *pages, const struct context *context,
@@ -71,6 +83,8 @@ void driver_pages_remove(struct driver_pages *pages, const struct context *conte
 		bytes = split(pages, address, bytes, remove_edge);
 	else if (memory == CUDA_MEMORY_MANAGED)
 		bytes = 0;
+	else
+		bytes = in_pages(context, bytes);
 	pages->whole_bytes -= bytes < pages->whole_bytes ? bytes : pages->whole_bytes;
 }
 

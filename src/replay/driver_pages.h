@@ -2,7 +2,7 @@
 /*
  * What blocks of a driver take of its device, which may be more than what was asked for. CUDA's driver counts whole pages of 2 MiB; small
  * blocks share pages, also those in which larger ones end. Their addresses say which. Managed memory counts nothing here: it is on the
- * device as far as it is used there.
+ * device as far as it is used there. CANN's driver gives each block whole pages, of the size that the request names.
  */
 #ifndef MSCOPE_REPLAY_DRIVER_PAGES_H
 #define MSCOPE_REPLAY_DRIVER_PAGES_H

@@ -183,6 +183,7 @@ static void add_moment(const struct findings *found, const struct finding_oom *o
 	}
 	if (pooled && oom->outside_pool_bytes != UINT64_MAX)
 		say_sum_add(&sum, "outside the pool", oom->outside_pool_bytes);
+	say_sum_add(&sum, "lost to pages", oom->lost_to_pages_bytes);
 	if (oom->other_processes_bytes != UINT64_MAX)
 		say_sum_add(&sum, "other processes and the driver", oom->other_processes_bytes);
 	if (sum.unit == NULL)

@@ -5,6 +5,7 @@ import itertools
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -98,6 +99,43 @@ def test_what_is_held_adds_up(msmemscope, program, out):
         assert verdict["total_bytes"] == total
         assert abs(verdict["other_processes_bytes"] - taken) < total // 100
         assert abs(verdict["free_bytes"] + verdict["process_bytes"] + taken - total) < total // 20, "pages are rounded up"
+
+
+HALF_FILLED = """
+import ctypes
+acl, mstx = ctypes.CDLL("libascendcl.so"), ctypes.CDLL("libms_tools_ext.so")
+mstx.mstxRangeStartA.restype = ctypes.c_uint64
+mstx.mstxRangeEnd.argtypes = [ctypes.c_uint64]
+acl.aclInit(None), acl.aclrtSetDevice(0)
+def take(mib):
+    block = ctypes.c_void_p()
+    return block if acl.aclrtMalloc(ctypes.byref(block), ctypes.c_size_t(mib << 20), 0) == 0 else None
+weights = take(100)
+for _ in range(20):
+    mark = mstx.mstxRangeStartA(b"step start", None)
+    acl.aclrtFree(take(20))
+    mstx.mstxRangeEnd(mark)
+kept = []
+while (block := take(2)) is not None:
+    kept.append(block)
+print(len(kept))
+"""
+
+
+def test_what_is_lost_to_pages_is_named(msmemscope, out):
+    """aclrtMalloc adds 32 bytes, so 2 MiB take two pages. The program ends no step then, so no step is to blame."""
+    script = out / "half_filled.py"
+    script.write_text(HALF_FILLED)
+    run = msmemscope("--", sys.executable, str(script), env={"SIMNPU_HBM": "256M"}, output=out / "o").check()
+    [verdict] = msmemscope.info(run.project())["oom"]
+    blocks = int(run.stdout)
+    assert blocks == (256 - 102) // 4 and verdict["step"] == 0
+    assert verdict["lost_to_pages_bytes"] == (2 * blocks + 2) * MIB - 32 * (blocks + 1) and verdict["other_processes_bytes"] == 0
+    assert verdict["process_bytes"] + verdict["lost_to_pages_bytes"] + verdict["free_bytes"] == verdict["total_bytes"] == 256 * MIB
+    said = " ".join(run.stderr.split())
+    assert "Cause: fragmentation. 78.0 MiB are lost to pages that blocks do not fill." in said, run
+    assert "At that moment: driver (HAL) 176 MiB + lost to pages 78 MiB" in said and "this step needs" not in said, run
+    assert "lost to pages 78.0 MiB.\n" in (run.project().path / "report.txt").read_text()
 
 
 @pytest.mark.parametrize("seed, stacks", [(48, ["--call-stack=c"]), (48, []), (12, [])])
