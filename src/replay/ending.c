@@ -245,6 +245,9 @@ void ending_load_block(struct replay *replay, const struct block *block, struct 
 		usage->live_bytes += block->size_bytes;
 		usage->live_blocks++;
 		usage->outside_bytes -= (int64_t)block->size_bytes;
+		if (usage->pool == POOL_hal)
+			driver_pages_add(&usage->pages, replay_context(replay, block->context),
+					 block->address, block->size_bytes);
 		if (block->requested_bytes != 0)
 			pool_details_count(replay, block, usage, true);
 	}

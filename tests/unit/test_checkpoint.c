@@ -162,9 +162,16 @@ static void player_text(struct player *p, struct strbuf *out)
 	struct findings found = {0};
 	struct analysis_view view = {
 		.replay = p->replay, .found = &found, .lines = UINT32_MAX, .frames = 3};
+	const struct usage *usages;
+	size_t count, i;
 	uint32_t device;
 
 	replay_text(p->replay, out);
+	usages = replay_usages(p->replay, &count);
+	for (i = 0; i < count; i++)
+		strbuf_addf(out, "pool %u on device %u takes %llu\n", usages[i].pool,
+			    usages[i].device,
+			    (unsigned long long)driver_pages_taken(&usages[i].pages));
 	analyses_judge(&p->analyses, p->replay, 0, &found);
 	analyses_text(&p->analyses, &view, out);
 	findings_fini(&found);
