@@ -130,9 +130,9 @@ struct leaks {
 	 * A step in which a request was refused may have been left early, without what it would have kept: its end counts once another
 	 * step starts.
 	 */
-	bool refused;		   /* since a step ended last */
-	uint32_t left;		   /* step whose end does not count yet, 0: none */
-	uint64_t left_ns;	   /* when it ended */
+	bool refused;	  /* since a step ended last */
+	uint32_t left;	  /* step whose end does not count yet, 0: none */
+	uint64_t left_ns; /* when it ended */
 	uint64_t start_ns, part_ns;
 	uint64_t latest_ns; /* of the allocations; by time only */
 	struct leaks_pause pauses[LEAKS_PAUSES];

@@ -9,7 +9,7 @@
  *     others          what is neither free nor this process's
  *     waiting         what the program freed and other streams still use
  *     private         what private pools reserved and do not use
- *     spike           this request, or this step, beyond all that was in use before
+ *     spike           this request, or this step, beyond all that was in use before; also the last of steps that work on more and more
  *
  * Of those that explain the refusal the largest is the cause. Where none does, the program simply needs more than there is.
  */
@@ -278,6 +278,7 @@ struct growth {
 	uint8_t pool;
 	struct oom_place place; /* that grew most; no bytes: none did */
 	enum level_series kind;
+	bool scales; /* steps work on more and more, and keep nothing of it; that is no growth */
 };
 
 /* Blocks of a program that does nothing but allocate, from which it is growth; and those of one place in a row. */
@@ -338,7 +339,7 @@ static bool matters(const struct survey *survey, const struct oom_verdict *verdi
 /* The place has blocks that the device of the survey is short of. */
 static void grow_by_place(const struct oom_state *state, const struct survey *survey,
 			  const struct oom *oom, const struct oom_verdict *verdict,
-			  struct growth *growth, uint64_t *sums)
+			  struct growth *growth, uint64_t *sums, uint64_t *scaled)
 {
 	const struct levels *levels = &state->levels;
 	size_t usage_count, i;
@@ -360,6 +361,11 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 		    is_filling(state, survey->replay, oom, place, usage, place->usage) ||
 		    is_burst(state, usage, place->usage, growth, &rise))
 			continue;
+		if (growth->kind == BY_STEPS && levels_place_scales(levels, i, past)) {
+			scaled[place->usage] += rise.bytes;
+			growth->scales = true;
+			continue;
+		}
 		sums[place->usage] += rise.bytes;
 		if (rise.bytes > growth->place.grown_bytes) {
 			growth->place = (struct oom_place){.stack = place->stack,
@@ -424,14 +430,15 @@ static struct growth growth_of(const struct oom_state *state, const struct surve
 	struct growth growth = {.kind = BY_ALLOCATIONS};
 	size_t usage_count, i;
 	const struct usage *usages = replay_usages(survey->replay, &usage_count);
-	uint64_t *sums = calloc(usage_count + 1, sizeof(*sums));
+	uint64_t *sums = calloc(2 * usage_count + 1, sizeof(*sums)), *scaled;
 	struct rise rise;
 
 	if (sums == NULL)
 		return growth;
+	scaled = sums + usage_count;
 	if (levels->series[BY_STEPS].count >= 4)
 		growth.kind = BY_STEPS;
-	grow_by_place(state, survey, oom, verdict, &growth, sums);
+	grow_by_place(state, survey, oom, verdict, &growth, sums, scaled);
 	if (growth.place.bytes == 0)
 		grow_by_row(state, survey, oom, verdict, &growth, sums);
 	for (i = 0; i < usage_count && i < levels->pool_count; i++) {
@@ -443,6 +450,11 @@ static struct growth growth_of(const struct oom_state *state, const struct surve
 		if (is_filling(state, survey->replay, oom, NULL, &usages[i], i) ||
 		    is_burst(state, &usages[i], i, &growth, &rise))
 			rise.bytes = 0;
+		if (rise.bytes > 0 && growth.kind == BY_STEPS && levels_pool_scales(levels, i)) {
+			growth.scales = true;
+			rise.bytes = 0;
+		}
+		rise.bytes = less_u64(rise.bytes, scaled[i]);
 		if (rise.bytes > sums[i])
 			sums[i] = rise.bytes;
 		if (sums[i] <= growth.bytes)
@@ -666,20 +678,34 @@ static void tell_growth(const struct growth *growth, struct oom_verdict *verdict
 }
 
 /* Whether the level at which the device is full is one that the program has long been at. */
-static void tell_full(const struct oom_state *state, const struct survey *survey,
-		      const struct oom *oom, struct oom_verdict *verdict)
+static void tell_full(const struct oom_state *state, const struct usage *asked, size_t index,
+		      struct oom_verdict *verdict)
+{
+	verdict->held_bytes = asked->live_bytes;
+	verdict->held_blocks = asked->live_blocks;
+	verdict->freed_blocks = asked->frees;
+	verdict->steady = levels_are_steady(&state->levels, index, asked->live_bytes);
+}
+
+static void tell_spike(const struct oom_state *state, struct oom_verdict *verdict)
+{
+	verdict->by_steps = state->levels.steps > 0 && verdict->step != 0;
+}
+
+/* The pool that was asked; NULL: it never had a block. */
+static const struct usage *asked_pool(const struct survey *survey, const struct oom *oom,
+				      size_t *out_index)
 {
 	size_t count, i;
 	const struct usage *usages = replay_usages(survey->replay, &count);
 
 	for (i = 0; i < count; i++) {
-		if (usages[i].device != survey->device || usages[i].pool != oom->pool)
-			continue;
-		verdict->held_bytes = usages[i].live_bytes;
-		verdict->held_blocks = usages[i].live_blocks;
-		verdict->freed_blocks = usages[i].frees;
-		verdict->steady = levels_are_steady(&state->levels, i, usages[i].live_bytes);
+		if (usages[i].device == survey->device && usages[i].pool == oom->pool) {
+			*out_index = i;
+			return &usages[i];
+		}
 	}
+	return NULL;
 }
 
 static void judge(const struct oom_state *state, const struct survey *survey, const struct oom *oom,
@@ -688,7 +714,12 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 	uint64_t scale = scale_of(verdict), spike;
 	struct growth growth = growth_of(state, survey, oom, verdict);
 	struct candidate best = {.cause = OOM_CAUSE_FULL};
+	size_t index = 0;
+	const struct usage *asked = asked_pool(survey, oom, &index);
 
+	/* Each step needs more than the one before, and this one too much; it may have only started. */
+	if (growth.scales && asked != NULL)
+		verdict->scales = levels_needs_rise(&state->levels, index, &verdict->record_steps);
 	if (explains(verdict, growth.bytes) && growth.bytes >= scale / 20 &&
 	    !is_beginning(state, &growth, verdict))
 		consider(&best, OOM_CAUSE_GROWTH, growth.bytes);
@@ -709,6 +740,8 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 	spike = spike_of(state, survey, oom, verdict);
 	if (spike / 2 >= best.bytes)
 		consider(&best, OOM_CAUSE_SPIKE, spike);
+	if (best.cause == OOM_CAUSE_FULL && verdict->scales)
+		consider(&best, OOM_CAUSE_SPIKE, verdict->requested_bytes);
 	/* The driver had enough and refused: its own memory is in pieces. */
 	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= verdict->requested_bytes &&
 	    verdict->device < DEVICE_HOST && !oom_is_limited(verdict))
@@ -718,10 +751,10 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 	verdict->grown_bytes = growth.bytes;
 	if (best.cause == OOM_CAUSE_GROWTH)
 		tell_growth(&growth, verdict);
-	if (best.cause == OOM_CAUSE_FULL)
-		tell_full(state, survey, oom, verdict);
+	if (best.cause == OOM_CAUSE_FULL && asked != NULL)
+		tell_full(state, asked, index, verdict);
 	if (best.cause == OOM_CAUSE_SPIKE)
-		verdict->by_steps = state->levels.steps > 0 && verdict->step != 0;
+		tell_spike(state, verdict);
 }
 
 static int survey_device(struct oom_state *state, struct survey *survey, const struct oom *oom,

@@ -42,7 +42,7 @@ struct oom_verdict {
 	uint64_t free_bytes, total_bytes;
 	uint64_t process_bytes; /* what this process holds from the driver */
 	uint64_t others_bytes;	/* what neither the process nor the free memory explains */
-	uint64_t pages_bytes;	/* of the driver's pages, what blocks of this process leave of them */
+	uint64_t pages_bytes; /* of the driver's pages, what blocks of this process leave of them */
 	uint64_t outside_bytes; /* of the process, outside of its pools; 0 without a pool */
 	/* Reserved by pools and not in use, after they gave back their caches. */
 	uint64_t unused_bytes;
@@ -63,8 +63,11 @@ struct oom_verdict {
 	uint64_t grown_bytes;	 /* growth: of all, since the program settled */
 	uint64_t per_step_bytes; /* growth: in each step; 0: unknown */
 	uint32_t grown_steps;	 /* growth: over so many steps; 0: there are none */
-	uint8_t grown_pool;	 /* growth: where */
-	bool by_steps;		 /* growth was seen at the ends of steps, else over time */
+	/* spike: so many of the latest steps needed more than all before; 0: unknown */
+	uint32_t record_steps;
+	uint8_t grown_pool; /* growth: where */
+	bool scales;	    /* spike: what steps work on becomes larger and larger */
+	bool by_steps;	    /* growth was seen at the ends of steps, else over time */
 	/* growth: the place that grew most; no bytes: no single one did */
 	struct oom_place grown_place;
 	uint32_t pool_count, place_count;

@@ -73,6 +73,8 @@ void oom_find(const struct oom_verdict *verdict, struct replay *replay, struct f
 				    .grown_steps = verdict->grown_steps,
 				    .grown_pool = verdict->grown_pool,
 				    .by_steps = verdict->by_steps,
+				    .scales = verdict->scales,
+				    .record_steps = verdict->record_steps,
 				    .limited = oom_is_limited(verdict),
 				    .place = "",
 				    .stack = verdict->stack};

@@ -169,6 +169,11 @@ static unsigned char *past_at(const struct levels *levels, const struct level_pl
 	return levels->pasts[kind][width].all + (place->past[kind] - 1) * past_bytes(width);
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* Every other sample goes; of two peaks the higher one stays. */
 static void thin(struct levels *levels, enum level_series kind)
 {
@@ -194,13 +199,14 @@ static void thin(struct levels *levels, enum level_series kind)
 
 		for (k = 0; k < SAMPLES / 2; k++) {
 			pool->levels[kind][k] = pool->levels[kind][2 * k + 1];
-			if (kind != BY_ALLOCATIONS)
+			if (kind == BY_STEPS) {
+				pool->step_peaks[k] = larger(pool->step_peaks[2 * k],
+							     pool->step_peaks[2 * k + 1]);
 				continue;
+			}
 			pool->frees[k] = pool->frees[2 * k + 1];
 			pool->allocations[k] = pool->allocations[2 * k + 1];
-			pool->peaks[k] = pool->peaks[2 * k] > pool->peaks[2 * k + 1]
-						 ? pool->peaks[2 * k]
-						 : pool->peaks[2 * k + 1];
+			pool->peaks[k] = larger(pool->peaks[2 * k], pool->peaks[2 * k + 1]);
 		}
 	}
 	series->count = SAMPLES / 2;
@@ -375,6 +381,9 @@ static int sample(struct levels *levels, struct replay *replay, enum level_serie
 			pool->allocations[series->count] = usages[i].allocations;
 			pool->peaks[series->count] = pool->window_peak;
 			pool->window_peak = usages[i].live_bytes;
+		} else {
+			pool->step_peaks[series->count] = pool->latest_step_peak;
+			pool->latest_step_peak = 0;
 		}
 	}
 	series->count++;
@@ -439,6 +448,7 @@ int levels_step_ended(struct levels *levels, struct replay *replay, uint32_t ste
 
 		if (pool->step_peak > pool->usual_step_peak)
 			pool->usual_step_peak = pool->step_peak;
+		pool->latest_step_peak = larger(pool->latest_step_peak, pool->step_peak);
 		pool->step_peak = usages[i].live_bytes;
 	}
 	if (series->interval == 0)
@@ -525,6 +535,89 @@ struct rise levels_rise(const struct series *series, enum level_series kind, con
 	return rise.bytes != 0
 		       ? rise
 		       : rise_from(series, kind, levels, now, from + (series->count - from) / 4);
+}
+
+/* Blocks of a place that holds nothing from step to step, at most: the newest, and the one before it. */
+#define SCALED_BLOCKS 2u
+
+/* Rises in a row, each of them larger by a half than the one before. */
+#define SCALED_TIMES 3u
+
+/* How much more than the blocks the needs of steps rise: the old one, its copy and a result of it are no more than this. */
+#define SCALED_NEEDS 4u
+
+/* What a step needed beside all that other places held at its end. */
+static uint64_t need_of(const struct level_pool *pool, const uint64_t *past, uint32_t sample)
+{
+	return less_u64(pool->step_peaks[sample] + past[sample], pool->levels[BY_STEPS][sample]);
+}
+
+/* Whether the needs of steps rose far more than a place did between two samples. */
+static bool needs_rise(const struct level_pool *pool, const uint64_t *past, uint32_t from,
+		       uint32_t to)
+{
+	return past[to] > past[from] &&
+	       less_u64(need_of(pool, past, to), need_of(pool, past, from)) >=
+		       SCALED_NEEDS * (past[to] - past[from]);
+}
+
+bool levels_place_scales(const struct levels *levels, size_t place, const uint64_t *past)
+{
+	uint32_t usage = levels->places[place].usage;
+	const struct level_pool *pool;
+	uint32_t count = levels->series[BY_STEPS].count, first = 0, i, times = 0;
+
+	if (count < SCALED_TIMES + 1 || usage >= levels->pool_count ||
+	    levels_hold(levels, place).blocks > SCALED_BLOCKS)
+		return false;
+	pool = &levels->pools[usage];
+	for (i = count - SCALED_TIMES; i < count; i++)
+		times += past[i - 1] > 0 && past[i] / 3 * 2 >= past[i - 1];
+	if (times == SCALED_TIMES)
+		return true;
+	while (first + 1 < count && past[first] == 0)
+		first++;
+	i = first + (count - 1 - first) / 2;
+	return past[count - 1] / 2 >= past[first] && needs_rise(pool, past, first, i) &&
+	       needs_rise(pool, past, i, count - 1);
+}
+
+bool levels_pool_scales(const struct levels *levels, size_t usage)
+{
+	const uint64_t *level = levels->pools[usage].levels[BY_STEPS];
+	uint32_t count = levels->series[BY_STEPS].count, i;
+
+	if (count < SCALED_TIMES + 2)
+		return false;
+	for (i = count - SCALED_TIMES; i < count; i++) {
+		uint64_t before = less_u64(level[i - 1], level[i - 2]);
+
+		if (before == 0 || less_u64(level[i], level[i - 1]) / 3 * 2 < before)
+			return false;
+	}
+	return true;
+}
+
+bool levels_needs_rise(const struct levels *levels, size_t usage, uint32_t *out_steps)
+{
+	const struct series *series = &levels->series[BY_STEPS];
+	const uint64_t *peaks;
+	uint32_t records = 0, steps = 0, i;
+	uint64_t most = 0;
+
+	*out_steps = 0;
+	if (usage >= levels->pool_count)
+		return false;
+	peaks = levels->pools[usage].step_peaks;
+	for (i = 0; i < series->count; i++) {
+		bool next = i > 0 && series->at[i] == series->at[i - 1] + 1;
+
+		records = peaks[i] > most && i > 0 ? records + 1 : 0;
+		steps = records > 0 && next ? steps + 1 : 0;
+		most = larger(most, peaks[i]);
+	}
+	*out_steps = steps == records ? steps : 0;
+	return records >= SCALED_TIMES;
 }
 
 /* A pool that handed out and took back blocks by then, so that its level is one of work and not of filling up. */

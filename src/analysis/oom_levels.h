@@ -65,10 +65,12 @@ struct level_pool {
 	uint64_t levels[LEVEL_SERIES][SAMPLES];
 	uint64_t frees[SAMPLES]; /* so far, at samples by allocations */
 	uint64_t allocations[SAMPLES];
-	uint64_t peaks[SAMPLES];  /* between two samples by allocations */
-	uint64_t window_peak;	  /* since the last of these */
-	uint64_t step_peak;	  /* in the step in progress */
-	uint64_t usual_step_peak; /* the most in any step that has ended */
+	uint64_t peaks[SAMPLES];      /* between two samples by allocations */
+	uint64_t window_peak;	      /* since the last of these */
+	uint64_t step_peaks[SAMPLES]; /* of the steps up to a sample by steps */
+	uint64_t step_peak;	      /* in the step in progress */
+	uint64_t latest_step_peak;    /* the most since the last sample by steps */
+	uint64_t usual_step_peak;     /* the most in any step that has ended */
 	uint64_t largest_request;
 };
 
@@ -121,6 +123,22 @@ struct rise {
  */
 struct rise levels_rise(const struct series *series, enum level_series kind, const uint64_t *levels,
 			uint64_t now);
+
+/*
+ * Whether what rises is the size of what each step works on, such as its batch, and nothing is kept from step to step: one or two blocks,
+ * each time larger by a factor, or the steps' needs rise with them by far more than they do. A tensor that the program makes longer with each
+ * step (a history) rises evenly, and needs at most its copy beside it. `past`: what the place held at samples by steps.
+ */
+bool levels_place_scales(const struct levels *levels, size_t place, const uint64_t *past);
+
+/* The same of a whole pool: each of its last rises is larger by a factor than the one before. */
+bool levels_pool_scales(const struct levels *levels, size_t usage);
+
+/*
+ * Whether a pool needed more in each of the latest steps than in all before it. `out_steps`: in how many; 0: not known, as not each of them was
+ * seen.
+ */
+bool levels_needs_rise(const struct levels *levels, size_t usage, uint32_t *out_steps);
 
 /* What a pool has by itself: live bytes; of the driver without what pools on the device have reserved. */
 uint64_t levels_now(const struct usage *usages, size_t count, const struct usage *usage);

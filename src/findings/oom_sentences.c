@@ -107,6 +107,14 @@ static void spike_line(const struct finding_oom *oom, struct strbuf *out)
 			    oom->device == DEVICE_HOST ? "memory of the host" : "device");
 		return;
 	}
+	if (oom->scales && oom->by_steps) {
+		strbuf_add_str(out, "this step needs more than all steps before");
+		if (oom->record_steps > 1)
+			strbuf_addf(out, ", and so did each of the last %llu",
+				    (unsigned long long)oom->record_steps);
+		strbuf_add_str(out, ": its input is larger");
+		return;
+	}
 	if (oom->requested_bytes / 2 >= oom->largest_bytes) {
 		strbuf_add_str(out, "this one request is far larger than all requests before");
 		if (oom->most_bytes != 0) {
@@ -224,7 +232,9 @@ static void try_spike(const struct findings *found, const struct finding_oom *oo
 {
 	const struct finding_oom_place *place = pile(found, oom);
 
-	if (place == NULL)
+	if (oom->scales && oom->by_steps)
+		strbuf_add_str(out, "a smaller batch or shorter sequences");
+	else if (place == NULL)
 		strbuf_add_str(out,
 			       "look at the shapes of this request; split it, or make batch or "
 			       "sequence length smaller");

@@ -3,6 +3,7 @@
 names the cause, while the program still runs. The programs know their cause, and say how many of their requests were refused."""
 import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -99,6 +100,54 @@ def test_what_is_held_adds_up(msmemscope, program, out):
         assert verdict["total_bytes"] == total
         assert abs(verdict["other_processes_bytes"] - taken) < total // 100
         assert abs(verdict["free_bytes"] + verdict["process_bytes"] + taken - total) < total // 20, "pages are rounded up"
+
+
+SCALES = """
+import sys, npu
+kind, unit, kept = sys.argv[1], 1 << 20, None
+
+def size(step):
+    return {"doubles": unit << step, "ramp": 4 * unit * (step + 1), "history": 6 * unit * (step + 1)}[kind]
+
+def batch(step):
+    return npu.alloc(size(step), note=False)
+
+def work(each):
+    for block in [npu.alloc(each, note=False) for _ in range(6)]:
+        npu.free(block, note=False)
+
+weights = npu.alloc(40 << 20, note=False)
+try:
+    for step in range(1000):
+        used, old = batch(step), kept
+        kept = used
+        if old is not None:
+            npu.free(old, note=False)
+        work(unit if kind == "history" else size(step))
+        npu.step()
+except AssertionError:
+    pass
+"""
+
+
+@pytest.mark.parametrize("stacks", ["--call-stack=python", "--call-stack=none"])
+@pytest.mark.parametrize("kind", ["doubles", "ramp", "history"])
+def test_a_batch_that_becomes_larger_is_no_growth(scripts, msmemscope, out, kind, stacks):
+    """One block lives at the end of each step. What it is made larger for says which it is: the work of each step, or itself."""
+    script = out / "scales.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(SCALES)
+    run = msmemscope(stacks, "--", PYTHON, script, kind, env={"SIMNPU_HBM": "512M", "PYTHONPATH": python_path(scripts.dist), "TRUTH": "/dev/null"},
+                     output=out / "o").check()
+    [verdict] = msmemscope.info(run.project())["oom"]
+    said = " ".join(run.stderr.split())
+    if kind == "history":
+        assert verdict["cause"] == "growth" and verdict["bytes_per_step"] in range(6 * MIB, 7 * MIB), run
+    elif kind == "doubles" or "python" in stacks:
+        assert verdict["cause"] == "spike" and "growing" not in verdict, run
+        [steps] = re.findall(r"This step needs more than all steps before, and so did each of the last (\d+): its input is larger\.", said)
+        assert verdict["step"] - 3 <= int(steps) <= verdict["step"] - 2, run
+        assert "Try: a smaller batch or shorter sequences." in said, run
 
 
 HALF_FILLED = """
