@@ -549,6 +549,29 @@ def test_without_steps_what_only_cxx_keeps_of_a_first_call_is_a_workspace(python
     assert place["verdict"] == "kept" and place["freed"] > 8, place
 
 
+ASKED = """
+import gc, weakref
+gc.disable()
+import torch
+from msmemscope import _keeper
+class Tensor: pass
+def interrupted():
+    mine = Tensor()
+    seen = weakref.ref(mine)
+    assert _keeper._frames_are_known()
+    return seen
+print("kept" if interrupted()() is not None else "freed")
+"""
+
+
+def test_what_asks_keeps_nothing_of_the_function_that_it_interrupts(python, msmemscope, out):
+    """A frame with a variable that is itself keeps all that called it, until garbage is collected."""
+    out.mkdir(exist_ok=True)
+    script = out / "asked.py"
+    script.write_text(ASKED)
+    assert msmemscope("--device=cpu", "--", *python, script, env={"PYTHONPATH": msmemscope.dist / "python"}).check().stdout == "freed\n"
+
+
 SERVING = """
 import time, torch
 def serve():
