@@ -25,6 +25,13 @@ struct pass {
 	uint32_t batch;	 /* first dimension of what it was given */
 	size_t from, to; /* until its backward pass is over */
 	size_t next; /* where the next one is over: what the program holds until it has the next result is gone then */
+	bool last; /* no next one is in the record */
+};
+
+/* What became of the blocks of a call site that outlived the backward pass they were made for. */
+enum held {
+	HELD_UNTIL_NEXT = 1, /* each went before the next backward pass was over */
+	HELD_LONGER,
 };
 
 struct work {
@@ -37,6 +44,7 @@ struct work {
 	struct map results; /* sizes of what the graph has of it */
 	/* Size of a block -> the latest pass that has one of it, and how many do. */
 	struct map sizes;
+	struct map held; /* call stack -> enum held */
 	bool scales; /* what libraries need scales with the batch, too */
 	bool routed; /* and what has a size that follows from values */
 };
@@ -99,9 +107,12 @@ static void find_passes(struct work *work)
 		work->passes[work->pass_count++] = (struct pass){.call = (uint32_t)i,
 								 .from = call->start,
 								 .to = to,
-								 .next = record->moment_count};
-		if (work->pass_count > 1)
+								 .next = record->moment_count,
+								 .last = true};
+		if (work->pass_count > 1) {
 			work->passes[work->pass_count - 2].next = to;
+			work->passes[work->pass_count - 2].last = false;
+		}
 	}
 }
 
@@ -149,12 +160,39 @@ static int note_size(struct work *work, const struct advise_block *block)
 		       : map_put(&work->sizes, key, latest << 32 | ((uint32_t)before + 1));
 }
 
+static int note_held(struct work *work, const struct advise_block *block)
+{
+	const struct pass *pass = pass_at(work, block->born);
+	struct map_key key = {block->stack, 0};
+	const uint64_t *known = map_get(&work->held, key);
+	enum held held;
+
+	if (pass == NULL || pass->last || block->died <= pass->to)
+		return 0;
+	held = block->died > pass->next ? HELD_LONGER : HELD_UNTIL_NEXT;
+	return known != NULL && *known >= held ? 0 : map_put(&work->held, key, held);
+}
+
+/*
+ * Whether the program has a block longer than until the next backward pass is over. Nothing takes the place of what it has of the last one: the
+ * same call site says what would have come of it.
+ */
+static bool is_kept(const struct work *work, const struct advise_block *block,
+		    const struct pass *pass)
+{
+	const uint64_t *held = map_get(&work->held, (struct map_key){block->stack, 0});
+
+	if (pass->last && block->died > pass->to && held != NULL)
+		return *held == HELD_LONGER;
+	return block->died > pass->next;
+}
+
 static bool is_of_batch(const struct work *work, const struct advise_block *block,
 			const struct pass *pass)
 {
 	if (block->kind == CLASS_weight || block->kind == CLASS_gradient ||
 	    block->kind == CLASS_optimizer_state || block->kind >= CLASS_state_dict ||
-	    block->died > pass->next)
+	    is_kept(work, block, pass))
 		return false;
 	/* A gradient of a result has its size. What else neither the graph nor a module has may be a library's workspace. */
 	if (block->save == ADVISE_NONE && block->touch == ADVISE_NONE &&
@@ -253,6 +291,8 @@ static int prepare(struct work *work)
 			status = map_put(&work->results, (struct map_key){block->bytes, 0}, 1);
 		if (status == 0 && block->pool == work->advising->editor.pool)
 			status = note_size(work, block);
+		if (status == 0 && block->pool == work->advising->editor.pool)
+			status = note_held(work, block);
 	}
 	return status;
 }
@@ -310,5 +350,6 @@ int rule_accumulate(struct advising *advising)
 	free(work.runs);
 	map_fini(&work.results);
 	map_fini(&work.sizes);
+	map_fini(&work.held);
 	return status;
 }

@@ -9,6 +9,7 @@ import pytest
 
 TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_advise.py"
 SHAPES = TARGET.with_name("torch_advise_shapes.py")
+PROGRAMS = TARGET.with_name("torch_advise_programs.py")
 HELD = TARGET.with_name("torch_held.py")
 NAMED = ("transformer", "cnn", "unet", "rnn", "lstm", "room", "scaled", "hooked", "nested", "keeps")
 RECORD = ("--device=cpu", "--call-stack=python", "--analysis=decompose", "--format=none")
@@ -179,6 +180,17 @@ def test_what_cannot_be_known_is_refused_with_the_reason(msmemscope, python):
     assert answer.returncode == 2 and "--limit is a size, such as 8G" in answer.stderr
     answer = msmemscope("advise", plain.path, "--bandwidth=80%", output=False)
     assert answer.returncode == 2 and "--bandwidth is bytes per second, such as 24G" in answer.stderr
+
+
+@pytest.mark.parametrize("name, rule, change", [
+    ("result", "accumulate", "halves"), ("history", "accumulate", "halves"),  # a result goes when the next one is there, or never
+])
+def test_a_program_needs_what_advise_says_of_its_change(msmemscope, python, name, rule, change):
+    [project] = msmemscope(*RECORD, "--", *python, PROGRAMS, "plain", name).check().projects()
+    [truth] = lines(msmemscope.bare(*python, PROGRAMS, "truth", name, change).check().stdout)
+    pool = advice(msmemscope, project)
+    [said] = [one for one in pool["advice"] if one["rule"] == rule and one.get("which") in (None, "all", "others")]
+    assert abs(said["peak_bytes"] - truth["peak_bytes"]) <= CLOSE * truth["peak_bytes"], (said, truth)
 
 
 def test_the_same_program_needs_the_same_each_time(msmemscope, python, program, out):
