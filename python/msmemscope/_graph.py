@@ -11,8 +11,8 @@ import sys
 
 import torch
 
-from ._api import GRAPH_ADDS, GRAPH_AGAIN, GRAPH_BACKWARD, GRAPH_DROPPED, GRAPH_ENTER, GRAPH_GIVES, GRAPH_LEAVE, GRAPH_OPERATOR, GRAPH_SAVED, \
-    GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_SHRINKS, GRAPH_STATE, GRAPH_SUMS, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE, \
+from ._api import GRAPH_ADDS, GRAPH_AGAIN, GRAPH_BACKWARD, GRAPH_CASTS, GRAPH_DROPPED, GRAPH_ENTER, GRAPH_GIVES, GRAPH_LEAVE, GRAPH_OPERATOR, \
+    GRAPH_SAVED, GRAPH_SAVED_BYTES, GRAPH_SAVED_RESULT, GRAPH_SHRINKS, GRAPH_STATE, GRAPH_SUMS, GRAPH_TAKES, GRAPH_ZEROED, LABEL_MODULE, \
     LABEL_ZEROED
 from ._native import collector
 
@@ -42,6 +42,11 @@ def saved(node, tensor, memory, result):
 def dropped(memory):
     if _is_known:
         _record(GRAPH_DROPPED, memory[0], memory[1], 0)
+
+
+def casts(memory):
+    if _is_known:
+        _record(GRAPH_CASTS, memory[0], memory[1], 0)
 
 
 def operator_begins():

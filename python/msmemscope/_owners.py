@@ -200,10 +200,11 @@ def _leave(text):
 _ops = torch.ops.aten
 _sum = _ops.add.Tensor
 # Of backward passes; while there is a dispatch mode PyTorch takes these instead of the same in place.
+_casts = _ops._to_copy.default
 _in_place = {_sum, _ops.index_put.default, _ops.scatter.src, _ops.scatter.value, _ops.scatter_add.default}
 # What PyTorch does with gradients that a node has computed, where an argument was broadcast: it sums; then they get its shape and type.
 _shrinks = {_ops.sum.default, _ops.sum.dim_IntList}
-_fits = {_ops.view.default, _ops._unsafe_view.default, _ops._to_copy.default}
+_fits = {_ops.view.default, _ops._unsafe_view.default, _casts}
 _detach = torch.ops.aten.detach.default
 
 
@@ -237,7 +238,7 @@ def operator_begins(operator, args):
     if _look_at(args, graph, state):
         if state.depth:
             _graph.operator_begins()
-        return _remember
+        return _remember_cast if operator is _casts and args[0].__class__ is Parameter else _remember
     if state.outputs and not state.depth and _is_among(args, state.outputs):
         return _follow
     return None
@@ -263,6 +264,14 @@ def _remember(result):
             _watch(state.watched, result, state.pending[0])
     elif isinstance(result, (list, tuple)):
         state.pending = tuple(weakref.ref(one) for one in result if isinstance(one, _Tensor))
+
+
+def _remember_cast(result):
+    """Of a weight."""
+    _remember(result)
+    memory = _memory(result)
+    if memory is not None:
+        _graph.casts(memory)
 
 
 # ---- when the program drops what the graph still has: a result inside an expression ----

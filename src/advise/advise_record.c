@@ -592,6 +592,10 @@ static int take_graph(struct advise_record *record, struct replay *replay,
 		if (block != ADVISE_NONE && record->blocks[block].save != ADVISE_NONE)
 			record->blocks[block].dropped = record->moment_count;
 		break;
+	case GRAPH_CASTS:
+		if (block != ADVISE_NONE)
+			record->blocks[block].cast = true;
+		break;
 	case GRAPH_SUMS:
 		record->summing = block != ADVISE_NONE;
 		record->sum_of = block;

@@ -42,6 +42,7 @@ struct work {
 	size_t *runs; /* of all nodes, in order */
 	size_t run_count;
 	struct map results; /* sizes of what the graph has of it */
+	struct map casts;   /* sizes of copies of weights in another type */
 	/* Size of a block -> the latest pass that has one of it, and how many do. */
 	struct map sizes;
 	struct map held; /* call stack -> enum held */
@@ -192,7 +193,11 @@ static bool is_of_batch(const struct work *work, const struct advise_block *bloc
 {
 	if (block->kind == CLASS_weight || block->kind == CLASS_gradient ||
 	    block->kind == CLASS_optimizer_state || block->kind >= CLASS_state_dict ||
-	    is_kept(work, block, pass))
+	    block->cast || is_kept(work, block, pass))
+		return false;
+	/* The gradient of a weight's copy has the size of the copy. */
+	if (block->save == ADVISE_NONE && block->touch == ADVISE_NONE &&
+	    map_get(&work->casts, (struct map_key){block->bytes, 0}) != NULL)
 		return false;
 	/* A gradient of a result has its size. What else neither the graph nor a module has may be a library's workspace. */
 	if (block->save == ADVISE_NONE && block->touch == ADVISE_NONE &&
@@ -287,7 +292,9 @@ static int prepare(struct work *work)
 	for (size_t i = 0; i < record->block_count && status == 0; i++) {
 		const struct advise_block *block = &record->blocks[i];
 
-		if (block->kind == CLASS_activation)
+		if (block->cast)
+			status = map_put(&work->casts, (struct map_key){block->bytes, 0}, 1);
+		else if (block->kind == CLASS_activation)
 			status = map_put(&work->results, (struct map_key){block->bytes, 0}, 1);
 		if (status == 0 && block->pool == work->advising->editor.pool)
 			status = note_size(work, block);
@@ -349,6 +356,7 @@ int rule_accumulate(struct advising *advising)
 	free(work.passes);
 	free(work.runs);
 	map_fini(&work.results);
+	map_fini(&work.casts);
 	map_fini(&work.sizes);
 	map_fini(&work.held);
 	return status;

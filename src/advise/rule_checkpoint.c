@@ -53,6 +53,14 @@ static bool is_held(const struct advise_record *record, uint32_t block)
 	return true;
 }
 
+/* When the backward pass after a moment starts; ADVISE_NEVER: there is none. */
+static size_t backward_after(const struct advise_record *record, size_t moment)
+{
+	size_t low = COUNT_FRONT(at, record->run_count, record->runs[at].from <= moment);
+
+	return low < record->run_count ? record->runs[low].from : ADVISE_NEVER;
+}
+
 /* A block that a chosen forward pass made, and that lived on after it. */
 static size_t new_end(const struct sets *sets, uint32_t block, uint32_t in)
 {
@@ -60,6 +68,9 @@ static size_t new_end(const struct sets *sets, uint32_t block, uint32_t in)
 	const struct advise_block *one = &record->blocks[block];
 	size_t until = is_held(record, block) ? one->died : sets_dropped(record, block);
 
+	/* Autocast keeps its copies of weights to its own end, at which the backward pass starts. */
+	if (one->cast && until < one->died)
+		until = later(until, backward_after(record, one->born));
 	if (until > one->died)
 		until = one->died;
 	for (uint32_t i = one->save; i != ADVISE_NONE; i = record->saves[i].next) {
@@ -116,12 +127,14 @@ static size_t second_end(const struct sets *sets, uint32_t block, const struct c
 
 /*
  * Whether the second forward pass has no part in a block: neither the graph nor a caller has it, and it outlives the backward pass. Its operator
- * made it once for all that come later, such as the workspace of cuBLAS.
+ * made it once for all that come later, such as the workspace of cuBLAS. So is a weight's copy that autocast has until after the backward pass.
  */
 static bool is_there_already(const struct sets *sets, uint32_t block, const struct chosen *one)
 {
 	const struct advise_block *of = &sets->record->blocks[block];
 
+	if (of->cast && is_held(sets->record, block))
+		return true;
 	return of->save == ADVISE_NONE && of->touch == ADVISE_NONE && of->died > one->released;
 }
 

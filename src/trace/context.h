@@ -127,6 +127,8 @@ enum graph_kind {
 	GRAPH_DROPPED = 15,
 	/* The node that runs has computed its gradients, and PyTorch sums them up over what was broadcast; 0: it has not, it goes on. */
 	GRAPH_SHRINKS = 16,
+	/* The tensor is a weight's copy of another type, as autocast makes and keeps one of each weight. */
+	GRAPH_CASTS = 17,
 };
 
 /* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */

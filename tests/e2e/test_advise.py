@@ -184,6 +184,7 @@ def test_what_cannot_be_known_is_refused_with_the_reason(msmemscope, python):
 
 @pytest.mark.parametrize("name, rule, change", [
     ("result", "accumulate", "halves"), ("history", "accumulate", "halves"),  # a result goes when the next one is there, or never
+    ("autocast", "accumulate", "halves"), ("autocast", "checkpoint", "checkpoint"),  # copies of weights are as large for half the batch
 ])
 def test_a_program_needs_what_advise_says_of_its_change(msmemscope, python, name, rule, change):
     [project] = msmemscope(*RECORD, "--", *python, PROGRAMS, "plain", name).check().projects()
