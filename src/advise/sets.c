@@ -154,7 +154,8 @@ static int try_set(struct sets *sets, const struct group *group, const char *whi
 	snprintf(offer.which, sizeof(offer.which), "%s", which == NULL ? "all" : which);
 	if (which != NULL)
 		snprintf(offer.what, sizeof(offer.what), "%s %s (%s, %" PRIu32 " of %zu)",
-			 sets->rule->verb, offer.kind, which, count, group->module_count);
+			 sets->rule->verb, offer.kind, which, count,
+			 group->module_count + group->again_count);
 	else if (count > 1)
 		snprintf(offer.what, sizeof(offer.what), "%s %s (%" PRIu32 " of them)",
 			 sets->rule->verb, offer.kind, count);
@@ -204,8 +205,12 @@ static int try_counts(struct sets *sets, const struct group *group)
 static int try_group(struct sets *sets, const struct group *group)
 {
 	size_t count = group->module_count;
-	int status = try_set(sets, group, NULL, pick(sets, group, 0, count, 1));
+	uint32_t all = pick(sets, group, 0, count, 1);
+	int status = try_set(sets, group, group->again_count > 0 ? "others" : NULL, all);
 
+	/* Halves of the others would have names that are hard to understand. */
+	if (group->again_count > 0)
+		return status;
 	if (status == 0 && count > 1)
 		status = try_set(sets, group, "first half",
 				 pick(sets, group, 0, (count + 1) / 2, 1));
@@ -269,7 +274,11 @@ static int find_groups(struct sets *sets)
 		if (group == NULL ||
 		    ARRAY_RESERVE(group->modules, group->module_room, group->module_count + 1) != 0)
 			return -ENOMEM;
-		group->again |= module->again;
+		group->again_count += module->again;
+		if (module->again)
+			continue;
+		if (group->module_count == 0)
+			group->line = module->line;
 		group->more_lines |= strcmp(group->line, module->line) != 0;
 		if (group->module_count < MODULES_MAX)
 			group->modules[group->module_count++] = call->module;
@@ -287,12 +296,18 @@ static int try_groups(struct sets *sets)
 	for (size_t i = 0; i < sets->group_count && status == 0; i++) {
 		const struct group *group = &sets->groups[i];
 
-		if (group->again)
+		if (group->again_count > 0 && group->module_count > 0)
+			advising_refuse(
+				sets->advising,
+				"%s: the forward passes of %zu of %zu already run again in the backward pass.",
+				group->kind, group->again_count,
+				group->again_count + group->module_count);
+		else if (group->again_count > 0)
 			advising_refuse(
 				sets->advising,
 				"%s: its forward pass already runs again in the backward pass.",
 				group->kind);
-		else
+		if (group->module_count > 0)
 			status = try_group(sets, group);
 	}
 	return status;

@@ -15,7 +15,7 @@ struct group {
 	bool more_lines;  /* others are called elsewhere */
 	uint32_t *modules;
 	size_t module_count, module_room;
-	bool again;
+	size_t again_count; /* of the class, and none of these: their forward pass runs again already */
 };
 
 /* What is to be known of a forward pass that is chosen. */

@@ -185,13 +185,16 @@ def test_what_cannot_be_known_is_refused_with_the_reason(msmemscope, python):
 @pytest.mark.parametrize("name, rule, change", [
     ("result", "accumulate", "halves"), ("history", "accumulate", "halves"),  # a result goes when the next one is there, or never
     ("autocast", "accumulate", "halves"), ("autocast", "checkpoint", "checkpoint"),  # copies of weights are as large for half the batch
-])
+    ("partly", "checkpoint", "checkpoint")])
 def test_a_program_needs_what_advise_says_of_its_change(msmemscope, python, name, rule, change):
     [project] = msmemscope(*RECORD, "--", *python, PROGRAMS, "plain", name).check().projects()
     [truth] = lines(msmemscope.bare(*python, PROGRAMS, "truth", name, change).check().stdout)
     pool = advice(msmemscope, project)
     [said] = [one for one in pool["advice"] if one["rule"] == rule and one.get("which") in (None, "all", "others")]
     assert abs(said["peak_bytes"] - truth["peak_bytes"]) <= CLOSE * truth["peak_bytes"], (said, truth)
+    if name == "partly":
+        assert said["what"] == "checkpoint Block (others, 3 of 6)"
+        assert "Block: the forward passes of 3 of 6 already run again in the backward pass." in pool["refused"]
 
 
 def test_the_same_program_needs_the_same_each_time(msmemscope, python, program, out):
