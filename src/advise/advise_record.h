@@ -36,7 +36,7 @@ struct advise_block {
 	uint32_t touch;	  /* the latest of its touches, linked; ADVISE_NONE */
 	uint8_t kind;	  /* enum owner_class when it went */
 	uint8_t element_bytes; /* of a state of an optimizer; 0: unknown */
-	bool cast; /* a copy of a weight in another type */
+	bool cast;	       /* a copy of a weight in another type */
 };
 
 /* A node of the graph saved a block. */

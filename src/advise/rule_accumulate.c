@@ -46,8 +46,8 @@ struct work {
 	/* Size of a block -> the latest pass that has one of it, and how many do. */
 	struct map sizes;
 	struct map held; /* call stack -> enum held */
-	bool scales; /* what libraries need scales with the batch, too */
-	bool routed; /* and what has a size that follows from values */
+	bool scales;	 /* what libraries need scales with the batch, too */
+	bool routed;	 /* and what has a size that follows from values */
 };
 
 /* The pass of a forward pass; NULL: it is none. They are in the order of calls. */
