@@ -92,7 +92,9 @@ static void add_fit(const struct dry_result *run, struct strbuf *out)
 		return;
 	}
 	strbuf_add_str(out, dry_is_whole(run) ? "fits" : "fits so far");
-	if (run->device.bytes > used) {
+	if (run->orders.refused) {
+		strbuf_add_str(out, ", but not with all addresses that the driver may hand out");
+	} else if (run->device.bytes > used) {
 		strbuf_add_str(out, ", ");
 		strbuf_add_size(out, run->device.bytes - used);
 		strbuf_add_str(out, " left");
@@ -391,6 +393,8 @@ static void json_device(const struct dry_result *run, struct json *json)
 	else
 		json_null(json, "fits");
 	json_u64(json, "refused_requests", run->refusals);
+	if (run->orders.refused)
+		json_bool(json, "fits_with_all_addresses", false);
 	if (dry_ran_out(run)) {
 		json_u64(json, "dies_in_step", run->oom_step > 0 ? run->oom_step : run->steps + 1);
 		json_string(json, "dies_at",

@@ -15,7 +15,7 @@ static void widen(uint64_t value, uint64_t *low, uint64_t *high)
 	*high = value > *high ? value : *high;
 }
 
-static int play(const struct what_if *w, struct dry_orders *out)
+static int play(const struct what_if *w, uint64_t most_bytes, struct dry_orders *out)
 {
 	struct twin_conditions conditions = what_if_conditions(w);
 	struct mscope_error ignored = {0};
@@ -25,10 +25,13 @@ static int play(const struct what_if *w, struct dry_orders *out)
 	int r = twin_settings_parse(w->history->settings, &w->release, &conditions.settings,
 				    &ignored);
 
+	conditions.capacity_bytes = most_bytes;
 	for (i = 0; r == 0 && i < orders && result.ties; i++) {
 		what_if_order(&conditions, i);
-		r = program_play(&w->program, &conditions, PROGRAM_AS_RECORDED, false, &result);
-		if (r == 0) {
+		r = program_play(&w->program, &conditions, PROGRAM_AS_RECORDED, true, &result);
+		if (r == 0 && result.refused_at != SIZE_MAX) {
+			out->refused |= result.ties;
+		} else if (r == 0) {
 			widen(result.figures.in_use_peak, &out->needs_low, &out->needs_high);
 			widen(result.figures.reserved_peak, &out->reserves_low,
 			      &out->reserves_high);
@@ -37,7 +40,8 @@ static int play(const struct what_if *w, struct dry_orders *out)
 	return r;
 }
 
-int dry_orders_play(const struct pool_histories *histories, uint32_t device, struct dry_orders *out)
+int dry_orders_play(const struct pool_histories *histories, uint32_t device, uint64_t most,
+		    struct dry_orders *out)
 {
 	static const char *const none[] = {""};
 	const struct pool_history *history = pool_histories_of(histories, device);
@@ -51,7 +55,7 @@ int dry_orders_play(const struct pool_histories *histories, uint32_t device, str
 	r = what_if_answer(&w, history, &choice, &ignored);
 	if (r == 0 && w.agreement.agrees) {
 		out->requested = w.requested_peak;
-		r = play(&w, out);
+		r = play(&w, most, out);
 	}
 	what_if_fini(&w);
 	/* A release that is not known has figures all the same. */

@@ -337,6 +337,7 @@ static int take_figures(struct dry_result *result, const struct report *report,
 	const struct usage *pool, *usages;
 	struct digest digest = {0};
 	uint32_t devices;
+	uint64_t most;
 	size_t count, i;
 	int r = 0;
 
@@ -356,14 +357,17 @@ static int take_figures(struct dry_result *result, const struct report *report,
 						     .needs_high = result->needs,
 						     .reserves_low = result->reserves,
 						     .reserves_high = result->reserves};
-		if (dry_is_whole(result) && !result->device.classes && !result->device.other)
-			r = dry_orders_play(histories, pool->device, &result->orders);
 		usages = replay_usages(report->replay, &count);
 		for (i = 0; i < count; i++) {
 			if (usages[i].pool == POOL_hal && usages[i].device == pool->device &&
 			    usages[i].peak_bytes > result->reserves)
 				result->outside = usages[i].peak_bytes - result->reserves;
 		}
+		most = less_u64(result->device.bytes, result->outside);
+		if (dry_is_whole(result) && !result->device.classes && !result->device.other)
+			r = dry_orders_play(histories, pool->device,
+					    most > result->reserves ? most : result->reserves,
+					    &result->orders);
 		result->steps = digest.steps;
 		result->seconds = digest.seconds;
 		take_sites(result, digest.found, report->replay, pool->device);

@@ -55,7 +55,7 @@ static void figures_without_ties_are_one(void **state)
 
 	(void)state;
 	begin();
-	assert_true(dry_orders_play(&histories, 0, &found) == 0);
+	assert_true(dry_orders_play(&histories, 0, UINT64_MAX, &found) == 0);
 	assert_true(found.requested == 40 * MIB);
 	assert_true(found.needs_low == 40 * MIB && found.needs_high == 40 * MIB);
 	assert_true(found.reserves_low == 40 * MIB && found.reserves_high == 40 * MIB);
@@ -79,8 +79,38 @@ static void the_order_of_addresses_makes_a_range(void **state)
 	give(first + 6 * MIB, 14 * MIB);
 	add(HISTORY_SEGMENT, second + 20 * MIB, 18 * MIB);
 	take(second + 20 * MIB, 18 * MIB);
-	assert_true(dry_orders_play(&histories, 0, &found) == 0);
+	assert_true(dry_orders_play(&histories, 0, UINT64_MAX, &found) == 0);
 	assert_true(found.reserves_low == 40 * MIB && found.reserves_high == 58 * MIB);
+	assert_true(!found.refused);
+	/* On a card with less, that one is no figure: the program dies with it. */
+	found.reserves_high = 40 * MIB;
+	assert_true(dry_orders_play(&histories, 0, 50 * MIB, &found) == 0);
+	assert_true(found.reserves_high == 40 * MIB && found.refused);
+	pool_history_fini(&recorder.history);
+}
+
+/* What the pool has cached goes back when the driver refuses more. */
+static void no_figure_is_above_what_the_card_has(void **state)
+{
+	const uint64_t first = 0x700000000000;
+	struct dry_orders found = {.needs_low = 1,
+				   .needs_high = 1,
+				   .reserves_low = 40 * MIB,
+				   .reserves_high = 40 * MIB};
+
+	(void)state;
+	memset(&recorder, 0, sizeof(recorder));
+	(void)strcpy(recorder.history.torch, "2.11.0");
+	recorder.history.settings_known = true;
+	add(HISTORY_SEGMENT, first, 30 * MIB);
+	take(first, 30 * MIB);
+	give(first, 30 * MIB);
+	add(HISTORY_SEGMENT_GONE, first, 30 * MIB);
+	add(HISTORY_SEGMENT, first, 40 * MIB);
+	take(first, 40 * MIB);
+	assert_true(dry_orders_play(&histories, 0, 60 * MIB, &found) == 0);
+	assert_true(found.requested == 40 * MIB);
+	assert_true(found.reserves_high == 40 * MIB && !found.refused);
 	pool_history_fini(&recorder.history);
 }
 
@@ -92,8 +122,8 @@ static void a_record_that_does_not_replay_leaves_the_figures(void **state)
 	(void)state;
 	begin();
 	take(0x123450000, 6 * MIB);
-	assert_true(dry_orders_play(&histories, 0, &found) == 0 &&
-		    dry_orders_play(&histories, 7, &found) == 0);
+	assert_true(dry_orders_play(&histories, 0, UINT64_MAX, &found) == 0 &&
+		    dry_orders_play(&histories, 7, UINT64_MAX, &found) == 0);
 	assert_true(found.requested == 0 && found.needs_low == 1 && found.needs_high == 2 &&
 		    found.reserves_low == 3 && found.reserves_high == 4);
 	pool_history_fini(&recorder.history);
@@ -104,6 +134,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(figures_without_ties_are_one),
 		cmocka_unit_test(the_order_of_addresses_makes_a_range),
+		cmocka_unit_test(no_figure_is_above_what_the_card_has),
 		cmocka_unit_test(a_record_that_does_not_replay_leaves_the_figures),
 	};
 
