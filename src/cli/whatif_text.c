@@ -322,7 +322,7 @@ static void json_setting(const struct what_if *w, const struct what_if_setting *
 
 void whatif_json(const struct what_if *w, const char *run, struct json *json)
 {
-	char device[16];
+	char device[16], played[16];
 
 	snprintf(device, sizeof(device), "%" PRIu32, w->history->device);
 	json_object(json, NULL);
@@ -334,6 +334,9 @@ void whatif_json(const struct what_if *w, const char *run, struct json *json)
 		json_null(json, "torch");
 	else
 		json_string(json, "torch", w->history->torch);
+	snprintf(played, sizeof(played), "2.%" PRIu32, w->release.minor);
+	if (w->release.major != 0)
+		json_string(json, "torch_played", played);
 	json_string(json, "set", w->history->settings);
 	json_bool(json, "agrees", w->agreement.agrees);
 	if (w->agreement.agrees || w->agreement.left_at == SIZE_MAX)

@@ -488,10 +488,13 @@ static int play_limited(struct what_if *w, const struct twin_conditions *conditi
 		    begins_within(w, &plays.all[i].conditions))
 			status = play_own(w, &plays.all[i].conditions, result);
 		take_end(plays.owners[i], result);
-		/* It reserved less when the request was refused than if it had been served. */
-		if (w->had_bytes != 0 && plays.owners[i]->own)
+		/* Each reserved less when its request was refused than if that had been served. */
+		plays.owners[i]->at_refusal = w->had_bytes != 0 && !plays.owners[i]->fits;
+		if (w->had_bytes != 0 && (plays.owners[i]->own || !plays.owners[i]->fits))
 			plays.owners[i]->reserved_peak = plays.owners[i]->low =
-				plays.owners[i]->high = w->had_bytes;
+				plays.owners[i]->high =
+					plays.owners[i]->own ? w->had_bytes
+							     : result->figures.reserved_peak;
 	}
 	setting_plays_free(&plays);
 	return status;
@@ -526,6 +529,9 @@ static int best_first(const void *a, const void *b)
 		return x->refused[0] != '\0' ? 1 : -1;
 	if (x->fits != y->fits)
 		return x->fits ? -1 : 1;
+	/* Of those that are refused a request, one that comes further is better. */
+	if (x->at_refusal && y->at_refusal && x->oom_at != y->oom_at)
+		return x->oom_at > y->oom_at ? -1 : 1;
 	if (x->high != y->high)
 		return x->high < y->high ? -1 : 1;
 	return strlen(x->text) < strlen(y->text) ? -1 : strlen(x->text) > strlen(y->text);

@@ -25,9 +25,10 @@ struct what_if_setting {
 	uint64_t reserved_peak;
 	uint64_t low, high;
 	uint64_t retries;
-	bool own;      /* the run had these */
-	bool fits;     /* no request is refused; these come first */
-	size_t oom_at; /* event of the record, from 1; 0: older than it; SIZE_MAX: none */
+	bool own;	 /* the run had these */
+	bool at_refusal; /* its figures are what the pool had when its first request was refused */
+	bool fits;	 /* no request is refused; these come first */
+	size_t oom_at;	 /* event of the record, from 1; 0: older than it; SIZE_MAX: none */
 	uint32_t oom_step;
 };
 

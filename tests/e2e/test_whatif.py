@@ -7,6 +7,7 @@ and in truth.json what the same programs reserved there under eleven settings, a
 import json
 import lzma
 import pickle
+import re
 import subprocess
 from pathlib import Path
 
@@ -285,6 +286,26 @@ def test_what_fits_is_before_what_does_not_and_is_recommended(msmemscope, made):
     assert first[1] == "expandable_segments:True" and first[-1].endswith("ALLOC_CONF=expandable_segments:True")
     assert sum(row[-1] == "out of memory" for row in others) == 9
     assert "On a card of 81.0 MiB (81.0 MiB for the pool, if nothing else is there): out of memory at event 7; with expandable_segments:True it fits." in text
+
+
+def test_figures_of_a_refused_request_mean_the_same_for_all_settings(whatif, msmemscope, made):
+    """They are what the pool had when it refused: the one that came furthest is first, and the run's own settings need no less than others."""
+    entries = [entry(action, (1 + number) * BASE, 200 * MIB) for number in range(10) for action in ("segment_alloc", "alloc")]
+    path = made([*entries, {"action": "oom", "size": 1024 * MIB, "device_free": 300 * MIB, "stream": 0}])
+    (pool,) = whatif(path)
+    figures = {one["set"]: one["reserved_peak"] for one in pool["settings"]}
+    assert not any(one["fits"] for one in pool["settings"])
+    assert figures[""] == figures["max_split_size_mb:64"] == figures["expandable_segments:True"] == 2000 * MIB
+    assert figures["roundup_power2_divisions:4"] < 2000 * MIB and pool["settings"][-1]["oom_at"] < pool["settings"][0]["oom_at"]
+    text = msmemscope("whatif", str(path), output=False).check().stdout
+    assert not [row for row in rows(text) if any(cell.startswith("+") for cell in row)]
+
+
+def test_json_has_the_release_whose_rules_are_played(whatif, made):
+    path = made(GROWS)
+    (found,), (chosen,) = whatif(path), whatif(path, "--torch=2.7")
+    assert found["torch"] is None and re.fullmatch(r"2\.\d+", found["torch_played"])
+    assert chosen["torch"] is None and chosen["torch_played"] == "2.7"
 
 
 def test_settings_that_a_shell_would_change_are_quoted(msmemscope, made):
