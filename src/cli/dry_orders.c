@@ -15,6 +15,16 @@ static void widen(uint64_t value, uint64_t *low, uint64_t *high)
 	*high = value > *high ? value : *high;
 }
 
+/* A request at the end that the run's own pool refused as well, and the program went on, says nothing. */
+static bool is_refused(const struct what_if *w, const struct program_result *result)
+{
+	const struct program *program = &w->program;
+
+	return result->refused_at != SIZE_MAX &&
+	       !(program->ends_refused &&
+		 result->refused_at == program->sources[program->event_count - 1]);
+}
+
 static int play(const struct what_if *w, uint64_t most_bytes, struct dry_orders *out)
 {
 	struct twin_conditions conditions = what_if_conditions(w);
@@ -29,7 +39,7 @@ static int play(const struct what_if *w, uint64_t most_bytes, struct dry_orders 
 	for (i = 0; r == 0 && i < orders && result.ties; i++) {
 		what_if_order(&conditions, i);
 		r = program_play(&w->program, &conditions, PROGRAM_AS_RECORDED, true, &result);
-		if (r == 0 && result.refused_at != SIZE_MAX) {
+		if (r == 0 && is_refused(w, &result)) {
 			out->refused |= result.ties;
 		} else if (r == 0) {
 			widen(result.figures.in_use_peak, &out->needs_low, &out->needs_high);

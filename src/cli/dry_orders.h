@@ -16,8 +16,8 @@ struct dry_orders {
 };
 
 /*
- * Plays the pool of a device again, which gets no more than `most` bytes: it gives its cache back first, as on the card. Figures in `out` that the caller has set are widened. An unknown pool, or one whose replay does not agree
- * with the record, leaves them. 0 or -ENOMEM.
+ * Plays the pool of a device again, which gets no more than `most` bytes: it gives its cache back first, as on the card. Figures in `out` that
+ * the caller has set are widened. An unknown pool, or one whose replay does not agree with the record, leaves them. 0 or -ENOMEM.
  */
 int dry_orders_play(const struct pool_histories *histories, uint32_t device, uint64_t most,
 		    struct dry_orders *out);

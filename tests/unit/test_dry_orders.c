@@ -111,6 +111,10 @@ static void no_figure_is_above_what_the_card_has(void **state)
 	assert_true(dry_orders_play(&histories, 0, 60 * MIB, &found) == 0);
 	assert_true(found.requested == 40 * MIB);
 	assert_true(found.reserves_high == 40 * MIB && !found.refused);
+	/* A request that was refused, and that the program could do without. */
+	add(HISTORY_REFUSED, 0, 80 * MIB);
+	assert_true(dry_orders_play(&histories, 0, 60 * MIB, &found) == 0);
+	assert_true(found.reserves_high == 40 * MIB && !found.refused);
 	pool_history_fini(&recorder.history);
 }
 
