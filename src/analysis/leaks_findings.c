@@ -198,7 +198,7 @@ static bool is_judged(struct judge *j, const struct block *block, uint32_t place
 		*out_error = not_judged(j, LEAKS_NO_STEP, &group, block->size_bytes);
 	else if (step > j->leaks->ended)
 		*out_error = not_judged(j, LEAKS_AFTER_LAST, &group, block->size_bytes);
-	else if (group.pool == POOL_hal && device_block_is_pooled(j->replay, block))
+	else if (group.pool == POOL_hal && device_stack_is_pooled(j->replay, block->stack))
 		*out_error = not_judged(j, LEAKS_POOL_FOREIGN, &group, block->size_bytes);
 	else if (group.handles && pooled && leaks_reserved(j->replay, group.device) == 0)
 		*out_error = not_judged(j, LEAKS_HANDLES, &group, block->size_bytes);
@@ -230,10 +230,15 @@ static int gather(struct judge *j)
 	}
 	for (i = 0; i < j->leaks->freed_count && j->found->told.judged; i++) {
 		const struct freed *freed = &j->leaks->freed[i];
-		const struct group *group = &j->leaks->groups[j->leaks->places[freed->place].group];
+		const struct place *place = &j->leaks->places[freed->place];
+		const struct group *group = &j->leaks->groups[place->group];
 
-		if (freed->step <= j->leaks->ended &&
-		    !(group->handles && j->leaks->devices[group->on].pooled))
+		if (r < 0 || freed->step > j->leaks->ended ||
+		    (group->handles && j->leaks->devices[group->on].pooled))
+			continue;
+		if (group->pool == POOL_hal && device_stack_is_pooled(j->replay, place->stack))
+			r = not_judged(j, LEAKS_POOL_FOREIGN, group, freed->block.size_bytes);
+		else
 			add_survivor(
 				j, freed->place,
 				(struct survivor){.of = freed, .freed = 1, .step = freed->step});

@@ -73,11 +73,11 @@ const char *device_library_name(const char *path)
 	return library == NULL ? NULL : library->name;
 }
 
-/* Who asked for a block of the driver: the innermost module of its stack that is no runtime; NULL if that is not known. */
-static const char *library_path(const struct replay *replay, const struct block *block)
+/* Who asked for a block of the driver: the innermost module of its stack that is not a runtime; NULL if that is not known. */
+static const char *library_path(const struct replay *replay, uint32_t stack)
 {
 	uint32_t count, i;
-	const uint32_t *frames = replay_frames(replay, block->stack, &count);
+	const uint32_t *frames = replay_frames(replay, stack, &count);
 
 	for (i = 0; i < count; i++) {
 		const struct module *module =
@@ -96,15 +96,15 @@ static const char *library_path(const struct replay *replay, const struct block 
 /* As people call it; "" if that is not known. */
 static const char *library_of(const struct replay *replay, const struct block *block)
 {
-	const char *path = library_path(replay, block);
+	const char *path = library_path(replay, block->stack);
 	const char *name = path == NULL ? "" : device_library_name(path);
 
 	return name != NULL ? name : text_base_name(path);
 }
 
-bool device_block_is_pooled(const struct replay *replay, const struct block *block)
+bool device_stack_is_pooled(const struct replay *replay, uint32_t stack)
 {
-	const char *path = library_path(replay, block);
+	const char *path = library_path(replay, stack);
 	const struct known_library *library = path == NULL ? NULL : find_library(path);
 
 	return library != NULL && library->pool;

@@ -98,7 +98,7 @@ void device_find(const struct device_account *account, struct replay *replay,
 /* How people call the library that a file is: "cuBLAS" for libcublasLt.so.12; NULL if no list names it. */
 const char *device_library_name(const char *path);
 
-/* Whether a block of the driver is a piece of a pool that is not recorded, as XLA's: what the program keeps in it is not known. */
-bool device_block_is_pooled(const struct replay *replay, const struct block *block);
+/* Whether driver memory with this stack is a piece of a pool that is not recorded, as XLA's: what the program keeps in it is not known. */
+bool device_stack_is_pooled(const struct replay *replay, uint32_t stack);
 
 #endif

@@ -193,20 +193,24 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
 
 # A pool of its own that takes pieces as XLA's does, twice as large each time, and one block of the program's in each step.
 PIECES = LEDGER.split("if PLAN[\"code\"]")[0] + r"""
-import msmemscope
+import atexit, msmemscope
+pieces = []
 for step in range(1, 21):
     if step in (1, 2, 4, 8, 16):
-        alloc(8 * step, PLAN["library"])
+        pieces.append(alloc(8 * step, PLAN["library"]))
     if PLAN["leaks"]:
         alloc(1)
     msmemscope.step()
+if PLAN["ends"]:
+    atexit.register(lambda: [cuda.cuMemFree_v2(ctypes.c_uint64(at)) for at in pieces])
 """
 
 
-@pytest.mark.parametrize("name, leaks", [("xla_cuda_plugin.so", False), ("xla_cuda_plugin.so", True), ("libmine.so", False)])
-def test_pieces_of_a_librarys_own_pool_are_not_judged(gpu, msmemscope, targets, out, name, leaks):
+@pytest.mark.parametrize("name, leaks, ends", [("xla_cuda_plugin.so", False, False), ("xla_cuda_plugin.so", True, False), ("xla_cuda_plugin.so", False, True),
+                                               ("libmine.so", False, False)])
+def test_pieces_of_a_librarys_own_pool_are_not_judged(gpu, msmemscope, targets, out, name, leaks, ends):
     """What the program keeps in them is not recorded, so nothing may be said about it: neither a leak nor that there is none."""
-    plan = {"library": str(nvml.build(out / "lib" / name, LIBRARY)), "leaks": leaks}
+    plan = {"library": str(nvml.build(out / "lib" / name, LIBRARY)), "leaks": leaks, "ends": ends}
     script = out / "program.py"
     script.write_text(f"PLAN = {plan!r}\n" + PIECES, encoding="utf-8")
     run = gpu([], sys.executable, script, env=nvml.asked(out, targets)).check()
