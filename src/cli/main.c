@@ -284,6 +284,6 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	(void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
-	(void)mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
+	(void)mallopt(M_TRIM_THRESHOLD, LARGE_BYTES);
 	return startup_run(run, argc, argv);
 }

@@ -142,9 +142,9 @@ def test_of_a_length_that_goes_too_far_what_can_be_read_is_dumped(script):
         libc = ctypes.CDLL(None, use_errno=True)
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
-        libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         at = libc.mmap(None, 2 * page, 3, 0x22, -1, 0)
-        assert libc.munmap(at + page, page) == 0
+        assert libc.mprotect(at + page, page, 0) == 0
         ctypes.memset(at, 5, page)
         watcher.watch(at + page - 700, length=1000, name="test", dump_nums=2)
         run("mul")
