@@ -682,7 +682,7 @@ class _Scan:
     def owner(self, path, pieces, shared):
         """What a program calls the keeper, and how many parts of the path its name has: for the dict of an object the object, for the
         deque of a queue the queue, for a dict of parameters the module."""
-        if shared == len(path):  # the tensor itself
+        if shared == len(path) and _has_base(type(self.nodes[path[-1]]), self.base):  # the tensor itself
             return self.nodes[path[-1]], shared - 1
         for at in range(shared - 1):
             whole = _PART.sub("", "".join(pieces[at:])) == "" or at == max(0, shared - 3) and pieces[shared - 2] in _OF_MODULES
