@@ -247,3 +247,11 @@ def test_another_profiler_keeps_the_devices_channel(profiled):
 def test_without_the_tool_the_program_is_the_same(msmemscope, program, tmp_path):
     """The truth of these tests does not come from us."""
     msmemscope.bare(*program("acl_train", "--threads=2"), env={"TRUTH": tmp_path / "truth"}, timeout=harness.TIMEOUT_S).check()
+
+
+def test_kernels_of_very_many_names_have_their_rows(msmemscope, program):
+    """One for each shape that a compiler saw: beyond 8,192 names launches had no rows, and nothing said so."""
+    count = 12000
+    run = msmemscope(*KERNEL, "--events=launch", "--", *program("many_kernels", count)).check()
+    names = Counter(row.name for row in run.rows() if (row.event, row.type) == ("KERNEL_LAUNCH", "KERNEL_LAUNCH"))
+    assert names == Counter({f"te_matmul_of_shape_{i}": 2 for i in range(count)})

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of kernels. The runtime asks for a number for each name and later reports the kernel by that number. Entries are only
- * added: a reader needs no lock, a writer takes one. When the table is full, further kernels stay without a name.
+ * added: a reader needs no lock, a writer takes one. The table is mapped with the first name; what is not used takes no memory. When it is full,
+ * further kernels share one name, so that their launches have rows all the same.
  */
 #include "collector/ascend/ascend.h"
 
@@ -10,16 +11,18 @@
 
 #include "collector/lock.h"
 
-#define NAMES	    16384u /* a power of two */
-#define NAMES_BYTES (4u << 20)
+#define NAMES	    131072u /* a power of two, twice as many as names */
+#define NAMES_BYTES (8u << 20)
 #define NAME_MAX_   1024u
+#define UNNAMED	    "(one of too many kernels to be named)"
 
 struct name {
 	_Atomic uint64_t number; /* 0: free */
 	const char *text;
 };
 
-static struct name names[NAMES];
+static struct name *_Atomic names; /* NULL: there was no name yet, or no memory */
+static _Atomic bool full;
 static uint32_t name_count;
 static char *text_pool;
 static uint32_t text_used;
@@ -41,48 +44,78 @@ static uint64_t number_of(const char *text)
 
 const char *name_get(uint64_t number)
 {
+	/* Pairs with the release in map_names(). */
+	struct name *all = atomic_load_explicit(&names, memory_order_acquire);
 	uint32_t at;
 
-	for (at = (uint32_t)(number ^ number >> 32) & (NAMES - 1);; at = (at + 1) & (NAMES - 1)) {
+	if (number == 0)
+		return NULL;
+	for (at = (uint32_t)(number ^ number >> 32) & (NAMES - 1); all != NULL;
+	     at = (at + 1) & (NAMES - 1)) {
 		/* Pairs with the release in name_put(): the text is there when the number is. */
-		uint64_t there = atomic_load_explicit(&names[at].number, memory_order_acquire);
+		uint64_t there = atomic_load_explicit(&all[at].number, memory_order_acquire);
 
-		if (there == number && number != 0)
-			return names[at].text;
+		if (there == number)
+			return all[at].text;
 		if (there == 0)
-			return NULL;
+			break;
 	}
+	return atomic_load_explicit(&full, memory_order_relaxed) ? UNNAMED : NULL;
+}
+
+/* The table, which only the holder of the lock asks for; NULL: there is no memory. */
+static struct name *map_names(void)
+{
+	struct name *all = atomic_load_explicit(&names, memory_order_relaxed);
+
+	if (text_pool == NULL)
+		text_pool = quiet_map(NAMES_BYTES);
+	if (all == NULL && text_pool != NULL) {
+		all = quiet_map(NAMES * sizeof(*all));
+		/* Pairs with the acquire in name_get(). */
+		atomic_store_explicit(&names, all, memory_order_release);
+	}
+	return all;
+}
+
+static void add(struct name *all, uint64_t number, const char *text, size_t bytes)
+{
+	char *copy = text_pool + text_used;
+	uint32_t at = (uint32_t)(number ^ number >> 32) & (NAMES - 1);
+
+	memcpy(copy, text, bytes);
+	copy[bytes] = '\0';
+	text_used += (uint32_t)bytes + 1;
+	while (atomic_load_explicit(&all[at].number, memory_order_relaxed) != 0)
+		at = (at + 1) & (NAMES - 1);
+	all[at].text = copy;
+	atomic_store_explicit(&all[at].number, number, memory_order_release);
+	name_count++;
+}
+
+static bool is_known(uint64_t number)
+{
+	const char *text = name_get(number);
+
+	return text != NULL && strcmp(text, UNNAMED) != 0;
 }
 
 uint64_t name_put(const char *text, size_t bytes)
 {
+	struct name *all;
 	uint64_t number;
-	uint32_t at;
 
 	if (text == NULL || bytes == 0)
 		return 0;
 	number = number_of(text);
-	if (number == 0 || name_get(number) != NULL)
-		return number;
-	if (!lock_take(&lock))
+	if (number == 0 || is_known(number) || !lock_take(&lock))
 		return number;
 	bytes = strnlen(text, bytes < NAME_MAX_ ? bytes : NAME_MAX_);
-	if (text_pool == NULL)
-		text_pool = quiet_map(NAMES_BYTES);
-	if (text_pool != NULL && name_get(number) == NULL && name_count < NAMES / 2 &&
-	    text_used + bytes + 1 <= NAMES_BYTES) {
-		char *copy = text_pool + text_used;
-
-		memcpy(copy, text, bytes);
-		copy[bytes] = '\0';
-		text_used += (uint32_t)bytes + 1;
-		at = (uint32_t)(number ^ number >> 32) & (NAMES - 1);
-		while (atomic_load_explicit(&names[at].number, memory_order_relaxed) != 0)
-			at = (at + 1) & (NAMES - 1);
-		names[at].text = copy;
-		atomic_store_explicit(&names[at].number, number, memory_order_release);
-		name_count++;
-	}
+	all = map_names();
+	if (all == NULL || name_count >= NAMES / 2 || text_used + bytes + 1 > NAMES_BYTES)
+		atomic_store_explicit(&full, true, memory_order_relaxed);
+	else if (!is_known(number))
+		add(all, number, text, bytes);
 	lock_release(&lock);
 	return number;
 }
