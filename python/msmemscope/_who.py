@@ -96,7 +96,7 @@ def _resident():
 
 
 class _Look:
-    """Around code that looks among the program's objects: what that takes is no growth of the program."""
+    """Around code that looks among the program's objects: what that takes is not growth of the program."""
 
     def __enter__(self):
         self.start, self.before = time.monotonic(), _resident()

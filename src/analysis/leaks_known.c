@@ -29,7 +29,7 @@ static bool is_held_by_maker(const struct judge *j, uint32_t stack)
 	       origin_is_holding(lines[i].file, lines[i].function);
 }
 
-/* Of a container whose limit is known: whether so many of these blocks have room on the device. */
+/* Of a container whose limit is known: whether all blocks that it may hold have room on the device. */
 static bool fits_when_full(const struct judge *j, const struct leaks_place *place,
 			   const struct keeper *keeper)
 {

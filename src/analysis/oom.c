@@ -278,7 +278,7 @@ struct growth {
 	uint8_t pool;
 	struct oom_place place; /* that grew most; no bytes: none did */
 	enum level_series kind;
-	bool scales; /* steps work on more and more, and keep nothing of it; that is no growth */
+	bool scales; /* steps work on more and more, and keep nothing of it, which is not growth */
 };
 
 /* Blocks of a program that does nothing but allocate, from which it is growth; and those of one place in a row. */

@@ -63,7 +63,7 @@ struct oom_verdict {
 	uint64_t grown_bytes;	 /* growth: of all, since the program settled */
 	uint64_t per_step_bytes; /* growth: in each step; 0: unknown */
 	uint32_t grown_steps;	 /* growth: over so many steps; 0: there are none */
-	/* spike: so many of the latest steps needed more than all before; 0: unknown */
+	/* spike: this many of the latest steps needed more than all before; 0: unknown */
 	uint32_t record_steps;
 	uint8_t grown_pool; /* growth: where */
 	bool scales;	    /* spike: what steps work on becomes larger and larger */

@@ -259,7 +259,7 @@ static int follow_target(struct api_engine *engine)
 	return MSCOPE_EXIT_OK;
 }
 
-/* For a program that `attach` asked to start us. Where there can be no log, results cannot be written either, and that is told. */
+/* For a program that `attach` asked to start us. Where there can be no log, results cannot be written either, which is reported. */
 static void write_to_log(const char *output, uint32_t pid)
 {
 	char path[PATH_MAX];

@@ -360,7 +360,7 @@ static uint64_t thread_ns(void)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* Items, without code of the program; negative: it is no container. Of deques only those whose type is exactly that. */
+/* Items, without code of the program; negative: it is not a container. Of deques only those whose type is exactly that. */
 static intptr_t items_of(const struct containers *all, struct py_object *object)
 {
 	const void *type = type_of(object);
