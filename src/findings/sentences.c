@@ -142,7 +142,7 @@ static bool is_reused(const struct findings *f, const struct finding_place *p)
 	return false;
 }
 
-/* Of a leak that comes every so many steps: how often it came. */
+/* How often a leak came that comes in a rhythm. */
 static uint64_t times_of(const struct finding_place *p)
 {
 	return (p->last_step - p->first_step) / p->every + 1;

@@ -42,17 +42,16 @@ static uint64_t number_of(const char *text)
 	return (uint64_t)high << 32 | low;
 }
 
-const char *name_get(uint64_t number)
+/* The name of a number; NULL if it has no entry. */
+static const char *find(uint64_t number)
 {
 	/* Pairs with the release in map_names(). */
 	struct name *all = atomic_load_explicit(&names, memory_order_acquire);
 	uint32_t at;
 
-	if (number == 0)
-		return NULL;
 	for (at = (uint32_t)(number ^ number >> 32) & (NAMES - 1); all != NULL;
 	     at = (at + 1) & (NAMES - 1)) {
-		/* Pairs with the release in name_put(): the text is there when the number is. */
+		/* Pairs with the release in add(): the text is there when the number is. */
 		uint64_t there = atomic_load_explicit(&all[at].number, memory_order_acquire);
 
 		if (there == number)
@@ -60,10 +59,19 @@ const char *name_get(uint64_t number)
 		if (there == 0)
 			break;
 	}
-	return atomic_load_explicit(&full, memory_order_relaxed) ? UNNAMED : NULL;
+	return NULL;
 }
 
-/* The table, which only the holder of the lock asks for; NULL: there is no memory. */
+const char *name_get(uint64_t number)
+{
+	const char *text = number == 0 ? NULL : find(number);
+
+	if (text == NULL && number != 0 && atomic_load_explicit(&full, memory_order_relaxed))
+		return UNNAMED;
+	return text;
+}
+
+/* Returns the table; NULL without memory. The caller holds the lock. */
 static struct name *map_names(void)
 {
 	struct name *all = atomic_load_explicit(&names, memory_order_relaxed);
@@ -93,13 +101,6 @@ static void add(struct name *all, uint64_t number, const char *text, size_t byte
 	name_count++;
 }
 
-static bool is_known(uint64_t number)
-{
-	const char *text = name_get(number);
-
-	return text != NULL && strcmp(text, UNNAMED) != 0;
-}
-
 uint64_t name_put(const char *text, size_t bytes)
 {
 	struct name *all;
@@ -108,13 +109,13 @@ uint64_t name_put(const char *text, size_t bytes)
 	if (text == NULL || bytes == 0)
 		return 0;
 	number = number_of(text);
-	if (number == 0 || is_known(number) || !lock_take(&lock))
+	if (number == 0 || find(number) != NULL || !lock_take(&lock))
 		return number;
 	bytes = strnlen(text, bytes < NAME_MAX_ ? bytes : NAME_MAX_);
 	all = map_names();
 	if (all == NULL || name_count >= NAMES / 2 || text_used + bytes + 1 > NAMES_BYTES)
 		atomic_store_explicit(&full, true, memory_order_relaxed);
-	else if (!is_known(number))
+	else if (find(number) == NULL)
 		add(all, number, text, bytes);
 	lock_release(&lock);
 	return number;
